@@ -10,7 +10,7 @@ use super::output::print;
 use super::progress::{Mode, Progress};
 use super::sweep_args::SweepArguments;
 use super::sweep_notes;
-use crate::eviction::{CacheOptions, CacheRule};
+use crate::eviction::CacheOptions;
 use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Row, Status, reason};
 use crate::lm::source::{HubError, HubSettings};
@@ -164,16 +164,19 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
         if model_task.bos { "yes" } else { "no" },
     );
     let width = model_task.cells.iter().map(|cell| cell.cell.label().len()).max().unwrap_or(0).max(12);
-    let line = |policy: &str, size: &str, state: &str, cache: &str, time: &str| {
-        format!("  {policy:<width$} {size:>6}  {state:<28} {cache:>12} {time:>10}\n")
+    let sizes = model_task.cells.iter().filter_map(|cell| cell.cell.size_text());
+    let size_width = sizes.map(|size| size.len()).max().unwrap_or(0).max(6);
+    let line = |policy: &str, size: &str, entries: &str, state: &str, cache: &str, time: &str| {
+        format!("  {policy:<width$} {size:>size_width$} {entries:>12}  {state:<28} {cache:>12} {time:>10}\n")
     };
-    text += &line("policy", "size", "state", "cache", "time");
+    text += &line("policy", "size", "entries", "state", "cache", "time");
     for (cell, seconds) in model_task.cells.iter().zip(seconds) {
         let size = cell.cell.size_text().unwrap_or("-".into());
         let entries = model_task.task.cache_entries(&cell.cell.cache, shape);
         let cache = Bytes(shape.cache_bytes_by_head(&entries)).to_string();
         let state = state(model_task, cell);
-        text += &line(&cell.cell.label(), &size, &state, &cache, &duration(*seconds));
+        let own = own_entries(model_task, cell);
+        text += &line(&cell.cell.label(), &size, &own, &state, &cache, &duration(*seconds));
     }
     let longest = model_task.samples.longest();
     if longest > shape.max_positions {
@@ -182,11 +185,11 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
             shape.max_positions
         );
     }
-    text += &idle_sizes(model_task, longest);
+    text += &idle_sizes(model_task);
     text += &exceptions(model_task);
     for run::Alias { cell, of } in &model_task.aliases {
         let size = cell.size_text().unwrap_or("-".into());
-        text += &line(&cell.label(), &size, &format!("the same as {of}"), "", "");
+        text += &line(&cell.label(), &size, "", &format!("the same as {of}"), "", "");
     }
     text + &match model_task.task.granted_memory {
         Some(memory) => format!("  memory: {memory} for weights and caches, set by the task\n"),
@@ -198,47 +201,49 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     }
 }
 
-/// The sizes at which no policy evicts anything from any text, as a line; empty where there are none.
-fn idle_sizes(model_task: &ModelTask, longest: usize) -> String {
+/// A line for each policy about the sizes at which it evicts nothing from any text.
+fn idle_sizes(model_task: &ModelTask) -> String {
     let (shape, samples) = (&model_task.files.shape, &model_task.samples);
     let unbounded = shape.most_entries(None, CacheOptions::default());
-    let mut longest_prompt = None;
     // With a budget a layer may be smaller than the text although its size is not.
-    let mut evicts = |cell: &NamedCell| {
+    let evicts = |cell: &NamedCell| {
         let config = model_task.cache_config(cell);
-        let texts = (0..samples.len()).map(|sample| (samples.tokens(sample), samples.prompt(sample, &config)));
-        let texts: BTreeSet<(usize, Option<usize>)> = texts.collect();
-        if config.cuts() {
-            longest_prompt = longest_prompt.max(texts.iter().filter_map(|(_, prompt)| *prompt).max());
-        }
-        texts.into_iter().any(|(tokens, prompt)| {
-            let policy = config.sized_for(tokens, prompt);
-            let prompt = prompt.unwrap_or(tokens);
+        (0..samples.len()).any(|sample| {
+            let lengths = samples.lengths(sample, &config);
+            let policy = config.sized_for(shape, &lengths);
             let has_lost = |seen: usize| {
-                let held = shape.entries_after((policy, cell.cell.cache.options), seen, prompt);
+                let held = shape.entries_after((policy, cell.cell.cache.options), seen, lengths.whole());
                 held.iter().zip(&unbounded).any(|(held, window)| *held < seen.min(*window))
             };
-            has_lost(prompt) || has_lost(tokens)
+            has_lost(lengths.whole()) || has_lost(lengths.tokens)
         })
     };
-    let is_cut = |cell: &NamedCell| matches!(cell.cell.cache.rule, CacheRule::Truncate { size } if size < longest);
-    let (evicting, others): (Vec<&NamedCell>, Vec<&NamedCell>) =
-        model_task.cells.iter().filter(|cell| !is_cut(cell)).partition(|cell| evicts(cell));
-    let [evicting, others] = [evicting, others]
-        .map(|cells| cells.iter().filter_map(|cell| cell.cell.size_text()).collect::<IndexSet<String>>());
-    let sizes: Vec<&str> = others.difference(&evicting).map(String::as_str).collect();
-    if sizes.is_empty() {
-        return String::new();
+    let mut idle: IndexMap<String, Vec<String>> = IndexMap::new();
+    let evicting = model_task.cells.iter().filter(|cell| cell.cell.cache.rule.policy().is_some());
+    for cell in evicting.filter(|cell| !evicts(cell)) {
+        idle.entry(cell.cell.label()).or_default().extend(cell.cell.size_text());
     }
-    // Entries that a layer's queries can attend to.
-    let most = unbounded.iter().map(|window| longest.min(*window)).max().unwrap_or(longest);
-    let why = match longest_prompt {
-        _ if most < longest => format!("no layer sees more than {most} tokens"),
-        Some(prompt) => format!("no prompt has more than {prompt} tokens and no text more than {longest}"),
-        None => format!("no text has more than {longest} tokens"),
+    let line = |(policy, sizes): (String, Vec<String>)| {
+        format!("  {policy} evicts nothing at {}: equal to full\n", sizes.join(", "))
     };
-    let evict = if sizes.len() == 1 { "evicts nothing" } else { "evict nothing" };
-    format!("  cache sizes: {why}, so {} {evict}: equal to full\n", sizes.join(", "))
+    idle.into_iter().map(line).collect()
+}
+
+/// The entries that a cell's samples have, `64` or `51 to 128`.
+fn own_entries(model_task: &ModelTask, cell: &NamedCell) -> String {
+    let config = model_task.cache_config(cell);
+    let measured =
+        (0..model_task.samples.len()).filter(|sample| model_task.samples.unmeasurable(*sample).is_none());
+    let sizes = measured.filter_map(|sample| {
+        let lengths = model_task.samples.lengths(sample, &config);
+        config.entries_for(&model_task.files.shape, &lengths)
+    });
+    let sizes: BTreeSet<usize> = sizes.collect();
+    match (sizes.first(), sizes.last()) {
+        (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
+        (Some(size), _) => size.to_string(),
+        _ => "-".into(),
+    }
 }
 
 /// Lines about samples that no policy can measure, texts that are too short or repeat their prompt, and prompts that are shorter than a
@@ -274,12 +279,13 @@ fn exceptions(model_task: &ModelTask) -> String {
     }
     for cell in &model_task.cells {
         let config = model_task.cache_config(cell);
-        let raised = |sample: &usize| samples.prompt(*sample, &config).is_some_and(|own| config.raises_share(own));
+        let raised =
+            |sample: &usize| config.raises_share(&model_task.files.shape, &samples.lengths(*sample, &config));
         let raised = all.clone().filter(raised).count();
         if raised > 0 {
             text += &format!(
                 "  shares: of {raised} of {} {} is less than {} protects; it keeps what it protects there\n",
-                counted(samples.len(), "prompt"),
+                counted(samples.len(), "sample"),
                 cell.cell.size_text().unwrap_or_default(),
                 cell.cell.label()
             );

@@ -143,7 +143,7 @@ impl Progress {
 fn named(of: &NamedCell) -> Value {
     let cell = &of.cell;
     let size =
-        cell.cache.share.map_or_else(|| cell.cache.rule.size().into(), |share| Value::from(share.to_string()));
+        cell.cache.relative.map_or_else(|| cell.cache.rule.size().into(), |size| Value::from(size.to_string()));
     json!({
         "id": of.name.id().to_string(),
         "model": cell.model.to_string(),

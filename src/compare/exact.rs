@@ -17,7 +17,7 @@ use crate::report::{PolicyAtSize, SampleSum, SeriesKey, Sums};
 /// Columns besides value and weight that one engine repeats on one machine. Other columns are what rows are paired by, say where
 /// and when they were measured, or are different in each folder, such as names of sweeps and paths.
 const REPEATED: &str = "output question references prompt_tokens new_tokens score scope cache_size keep_first keep_recent budget \
-                        seed cluster sample_id peak_cache_bytes";
+                        seed cluster sample_id held_bytes peak_bytes allocated_bytes";
 
 /// Whether a row can be repeated exactly: times never are, a judge is another program, and tables beside the rows and notes on texts are
 /// not numbers.
@@ -76,6 +76,9 @@ fn differing_columns(before: &Row, after: &Row) -> Vec<&'static str> {
     let must_repeat = |name: &str| match name {
         "seed" => draws,
         "sample_id" => has_comparable_ids(before, after),
+        // Rows of 0.2 do not say it.
+        "held_bytes" => before.held_bytes.is_some() && after.held_bytes.is_some(),
+        "peak_bytes" => before.peak_bytes.is_some() && after.peak_bytes.is_some(),
         _ => true,
     };
     let [a, b] = [before, after].map(|row| serde_json::to_value(row).unwrap_or(Value::Null));

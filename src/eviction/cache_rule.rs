@@ -9,7 +9,7 @@ use super::options::CacheOptions;
 use super::policy::Policy;
 use super::schedule::Schedule;
 use super::settings::Scope;
-use super::size::SizeShare;
+use super::size::CacheSize;
 use super::sized_policy::SizedPolicy;
 
 /// How much of the past the model may attend to. `CacheRule<()>` is a rule that has no size yet.
@@ -29,19 +29,12 @@ pub enum CacheRule<Size = usize> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CacheSpec {
     pub rule: CacheRule,
-    /// The share that the rule's size is, if it was given as a share. Where prompts are cut, each has its own size, and the rule's is
-    /// that of the longest.
-    pub share: Option<SizeShare>,
+    /// A share or an amount of memory, if the size was given so. Each sample then has its own number of entries, and the rule has the
+    /// largest of them.
+    pub relative: Option<CacheSize>,
     pub options: CacheOptions,
     /// Seeds the draws of a random score.
     pub seed: u64,
-}
-
-impl CacheSpec {
-    /// The share of each prompt that its own size is, where prompts are cut and the size was given as a share.
-    pub fn prompt_share(&self) -> Option<SizeShare> {
-        self.share.filter(|_| self.rule.schedule().cuts())
-    }
 }
 
 impl Serialize for CacheSpec {
@@ -52,13 +45,14 @@ impl Serialize for CacheSpec {
             CacheRule::Truncate { .. } => "truncate",
             CacheRule::Evict { .. } => "evict",
         };
-        // However protected entries were given, the meaning is the same.
-        let policy = self.rule.sized().map(|sized| sized.definition()).or_else(|| self.rule.definition());
+        // However protected entries were given, the meaning is the same. The size of a sample follows from the sample.
+        let sized = self.rule.sized().filter(|_| self.relative.is_none());
+        let policy = sized.map(|sized| sized.definition()).or_else(|| self.rule.definition());
         let mut fields = serializer.serialize_struct("CacheSpec", 5)?;
         fields.serialize_field("rule", rule)?;
         fields.serialize_field("policy", &policy)?;
-        fields.serialize_field("size", &self.rule.size())?;
-        fields.serialize_field("share", &self.share.map(|share| share.to_string()))?;
+        fields.serialize_field("size", &self.rule.size().filter(|_| self.relative.is_none()))?;
+        fields.serialize_field("relative", &self.relative.map(|relative| relative.to_string()))?;
         fields.serialize_field("options", &self.options)?;
         fields.end()
     }

@@ -52,5 +52,5 @@ pub use scan::{BlockScan, Normaliser};
 pub use schedule::{MOST_AT_ONCE, SCHEDULES, Schedule};
 pub use score::{SCORES, Score};
 pub use settings::{Heads, Keyword, SCOPES, Scope};
-pub use size::{CacheSize, SizeShare};
+pub use size::{CacheSize, MemorySize, SizeShare};
 pub use sized_policy::SizedPolicy;

@@ -1,4 +1,4 @@
-//! Cache sizes as sweeps say them: entries, or a share of a text.
+//! Cache sizes as sweeps say them: entries, a share of a sample's prompt, or memory.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,13 +6,26 @@ use std::str::FromStr;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Deserializer};
 
+use crate::format::Bytes;
 use crate::yaml::from_text;
 
-/// Entries per layer and key-value head, or a share of the prompt or of the text.
+/// How large a cache is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CacheSize {
+    /// Entries per layer and key-value head.
     Entries(usize),
+    /// Entries per layer and key-value head, as a share of the tokens of a sample's prompt, or of the sample where it has no prompt.
     Share(SizeShare),
+    /// Bytes of keys and values of all layers and heads that the cache holds on average while the tokens after the prompt are predicted.
+    Memory(MemorySize),
+}
+
+/// Memory of keys and values in 16 bits a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MemorySize {
+    /// Of what the full cache of a sample's prompt takes, or of the sample where it has no prompt.
+    Share(SizeShare),
+    Bytes(u64),
 }
 
 /// A share above 0 and up to 1, in hundredths of a percent.
@@ -50,6 +63,21 @@ impl FromStr for SizeShare {
     }
 }
 
+impl FromStr for MemorySize {
+    type Err = anyhow::Error;
+
+    /// Reads what [`fmt::Display`] writes.
+    fn from_str(text: &str) -> Result<MemorySize> {
+        if text.ends_with('%') {
+            return text.parse().map(MemorySize::Share);
+        }
+        let form = || format!("`{text}` is not an amount of memory; they are such as 25% or 2MB");
+        let Bytes(bytes) = text.parse().ok().with_context(form)?;
+        ensure!(bytes > 0, "a cache of {text} holds nothing");
+        Ok(MemorySize::Bytes(bytes))
+    }
+}
+
 impl FromStr for CacheSize {
     type Err = anyhow::Error;
 
@@ -76,7 +104,23 @@ impl fmt::Display for CacheSize {
         match self {
             CacheSize::Entries(entries) => write!(f, "{entries}"),
             CacheSize::Share(share) => write!(f, "{share}"),
+            CacheSize::Memory(memory) => write!(f, "memory {memory}"),
         }
+    }
+}
+
+impl fmt::Display for MemorySize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MemorySize::Share(share) => write!(f, "{share}"),
+            MemorySize::Bytes(bytes) => write!(f, "{bytes}B"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for MemorySize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, "memory: a share of the full cache's such as 25%, or bytes such as 2MB")
     }
 }
 

@@ -136,7 +136,7 @@ fn paired_cell(stories: &[&Row], full: &[&Row], judge: &str) -> Result<PairedCel
     // Of a folder only the last part, as in the names of other cells.
     let folder = head.model.rsplit('/').find(|part| !part.is_empty() && head.model.starts_with(['.', '/']));
     let size = head.cache_size.map(|size| size as usize);
-    let share = head.size_text().filter(|_| head.cache_share.is_some());
+    let share = head.size_text().filter(|_| head.cache_share.is_some() || head.cache_memory.is_some());
     let policy = share.map_or(head.policy.to_string(), |share| format!("{} {share}", head.policy));
     Ok(PairedCell {
         name: CellName::new(CellId::of(&meaning), JUDGE, folder.unwrap_or(&head.model), &policy, size),

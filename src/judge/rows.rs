@@ -85,7 +85,7 @@ fn of_story(settings: &Settings, cell: &PairedCell, bounded: &Row, metric: &str,
         commit: option_env!("TOVA_BENCH_COMMIT").map(Text::from),
         device: settings.endpoint.host().into(),
         seconds: 0.0,
-        peak_cache_bytes: 0,
+        allocated_bytes: 0,
         date: date(),
         ..bounded.clone()
     }

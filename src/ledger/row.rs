@@ -100,8 +100,10 @@ row! {
     /// Entries per layer and key-value head, the mean over layers under a budget, and of this sample where they are a share of its
     /// prompt; `None` for `full`, which files write as its `length`.
     cache_size: Option<u32>,
-    /// The cache size as a share, from 0 to 1, where the sweep says it so: of the prompt where that is cut, and else of `length`.
+    /// The cache size as a share, from 0 to 1, where the sweep says it so: of the sample's prompt, or of the sample where it has none.
     cache_share: Option<f64>,
+    /// The cache size as memory, where the sweep says it so: `25%` of the full cache, or `2000000B`.
+    cache_memory: Option<Text>,
     /// How layers share their entries: `pyramid 20`, `layers 3 2 2 1`; `None` where every layer has the same size.
     budget: Option<Text>,
     /// What the policy's name stands for, whatever the cache size: `score=last_attention scope=layer keep_first=0 keep_recent=10%
@@ -118,7 +120,8 @@ row! {
     /// Tokens that a query sees in each layer, as `24 24 -`, where `-` is no limit; `None` for models without such layers, and in
     /// rows of earlier versions.
     windows: Option<Text>,
-    /// Where a prompt is cut, if its policy cuts it: `stream`, at its end; `cut_before_question`.
+    /// Where a prompt ends for its cache: `stream`, at its end; `cut_before_question`, where a policy cuts it before the question, or the
+    /// size depends on the prompt and is that of its context.
     prefill: Text,
     /// `perplexity`, `retention`, `squality`, `qasper`, `story`, `needle`, ...
     task: Text,
@@ -182,10 +185,16 @@ row! {
     /// Seconds this sample took in this cell (shared work is not counted twice).
     #[serde(with = "any_f64")]
     seconds: f64,
-    /// Bytes of the largest key-value cache of the sample, in f32: under a policy what is allocated, its size and a block of 128
+    /// Bytes of keys and values that the cache holds while a token is predicted, the mean over the tokens that follow the prompt (that
+    /// are scored, or were written), at 16 bits a number. `None` where it is not known: of blocks that leave again and again, and in rows of
+    /// earlier versions.
+    held_bytes: Option<f64>,
+    /// The most bytes that the cache holds between two tokens, reading included, at 16 bits a number.
+    peak_bytes: Option<u64>,
+    /// Bytes that this program allocated for the largest key-value cache of the sample, in f32: under a policy its size and a block of 128
     /// tokens in each layer; without one an entry for each token, also of those written. A window bounds a layer as a size
     /// does. Of a timing, of all sequences while they are decoded.
-    peak_cache_bytes: u64,
+    allocated_bytes: u64,
     /// UTC, RFC 3339.
     date: Text,
     +++
@@ -236,11 +245,23 @@ impl Row {
         matches!(self.policy.as_str(), "full" | "truncate")
     }
 
-    /// The cache size as a sweep writes it: `64` or `25%`; `None` for `full`.
+    /// The cache size as a sweep writes it: `64`, `25%` or `memory 25%`; `None` for `full`.
     pub(crate) fn size_text(&self) -> Option<String> {
         let share = self.cache_share.map(|share| format!("{}%", (1e4 * share).round() / 100.0));
-        share.or_else(|| self.cache_size.map(|size| size.to_string()))
+        let memory = || self.cache_memory.as_ref().map(|memory| format!("memory {memory}"));
+        share.or_else(memory).or_else(|| self.cache_size.map(|size| size.to_string()))
     }
+}
+
+/// Adds the columns that tables of 0.2.0 lack.
+pub(super) fn with_later_columns(mut table: Table) -> Result<Table> {
+    if table.names().contains(&"peak_cache_bytes") {
+        table.push("allocated_bytes", table.column::<u64>("peak_cache_bytes")?);
+        table.push("held_bytes", vec![None::<f64>; table.height()]);
+        table.push("peak_bytes", vec![None::<u64>; table.height()]);
+        table.push("cache_memory", vec![None::<Text>; table.height()]);
+    }
+    Ok(table)
 }
 
 /// Adds the five columns of the rows' slices.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::checksum;
 use super::disk::write_whole;
-use super::row::{Row, from_table, to_table};
+use super::row::{Row, from_table, to_table, with_later_columns};
 use crate::bounded_read;
 use crate::parquet::Table;
 
@@ -28,7 +28,7 @@ pub(super) fn read_checked(path: &Path) -> Result<(Vec<Row>, bool)> {
     let damaged = || format!("{} is damaged or not a Parquet file", path.display());
     let has_checksum = checksum::check(&bytes).with_context(damaged)?;
     let table = Table::from_parquet(bytes).with_context(damaged)?;
-    let rows = from_table(&table).with_context(|| {
+    let rows = with_later_columns(table).and_then(|table| from_table(&table)).with_context(|| {
         format!(
             "{} does not hold result rows of this version (see results/README.md for the schema)",
             path.display()
@@ -67,10 +67,11 @@ mod tests {
         rows[1].score = None;
         (rows[1].policy, rows[1].cache_size, rows[1].schedule) = ("full".into(), None, None);
         rows[1].slice = None;
+        (rows[2].held_bytes, rows[2].peak_bytes, rows[2].cache_memory) = (Some(0.5), Some(7), Some("25%".into()));
         rows[2].output = Some("größe\n\"quoted\"\0".repeat(10_000));
         rows[3].value = f64::INFINITY;
         rows[4].value = f64::MIN_POSITIVE / 2.0;
-        rows[5].peak_cache_bytes = u64::MAX;
+        rows[5].allocated_bytes = u64::MAX;
         write_rows(&path, &rows).unwrap();
         assert_eq!(read_rows(&path).unwrap(), rows);
         rows[6].value = f64::NAN;

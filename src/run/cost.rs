@@ -282,8 +282,8 @@ mod tests {
             Seconds::nominal(&prepared.model_tasks[0].files.shape, Arithmetic::F32);
         // The prompt is read with the full cache; 8 tokens attend to 8 to 16 entries, and are scored.
         let cut = (40.0 * token + 8.0 * 12.0 * entry + 8.0 * logits, 64.0 * token + 32.0 * 16.0 * entry);
-        // Of 40 tokens 10 attend to 5 entries on average, and 30 to 10.
-        let streamed = (72.0 * token + (10.0 * 5.0 + 30.0 * 10.0) * entry + 8.0 * logits, 0.0);
+        // A quarter of the prompt: of 40 tokens 8 attend to 4 entries on average, and 32 to 8.
+        let streamed = (72.0 * token + (8.0 * 4.0 + 32.0 * 8.0) * entry + 8.0 * logits, 0.0);
         for (prepared, (own, shared)) in [(prepared, cut), (of("tova"), streamed)] {
             let cost = &costs(&prepared)[0];
             assert_near(cost.own, 2.0 * own);

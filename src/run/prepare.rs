@@ -89,15 +89,7 @@ pub struct Prepared {
 impl ModelTask {
     /// Makes the configuration of the cache that a cell is measured with.
     pub fn cache_config(&self, cell: &NamedCell) -> CacheConfig {
-        let (cell, shape) = (&cell.cell, &self.files.shape);
-        CacheConfig {
-            cache: cell.cache,
-            query_aware: cell.task.generation.as_ref().is_none_or(|generation| generation.query_aware),
-            compare: cell.task.compare_to_full.unwrap_or(false),
-            log: false,
-            bounded: shape.bounded_layers(cell.cache.options),
-            kv_heads: shape.heads.kv_heads,
-        }
+        cell.cell.cache_config(&self.files.shape)
     }
 
     /// The id of a sample under the cache of a cell.
@@ -148,7 +140,7 @@ pub fn prepare(
     let hub = Hub { settings: hub, progress };
     // Cells are ordered by model, then by task, and those whose tasks have the same samples share prefixes. Settings without an
     // effect on the full cache do not change samples.
-    let task_of = |cell: &Cell| cell.task.for_rule(CacheRule::Unbounded);
+    let task_of = |cell: &Cell| cell.task.for_rule(CacheRule::Unbounded, false);
     for cells in cells.selected.chunk_by(|a, b| a.model == b.model && task_of(a) == task_of(b)) {
         let (first, task) = (&cells[0], task_of(&cells[0]));
         let files = match &found {
@@ -216,7 +208,9 @@ impl Names {
         let dtype = files.weight_type(model.dtype);
         let (mut named, mut aliases, mut refused) = (Vec::new(), Vec::new(), Vec::new());
         for asked in cells {
-            let cell = match asked.resolve(&files.shape, dtype, bos) {
+            let cell = match asked
+                .resolve(&files.shape, dtype, bos, |config| samples.largest_cache(&files.shape, config))
+            {
                 Ok(cell) => cell,
                 Err(error) => {
                     refused.push(error);

@@ -1,6 +1,6 @@
 //! Makes result rows of measurements, new ones and those that another cell has.
 
-use crate::eviction::{Budget, CacheRule, Policy, SizeShare};
+use crate::eviction::{Budget, CacheRule, CacheSize, Policy};
 use crate::ledger::{ENGINE_VERSION, Listing, Row, Settings, Text, Window, Windows, date};
 use crate::lm::{LayerAttention, ModelShape};
 use crate::metric::{MetricSum, REPEATS_PROMPT, SHARE_RAISED, SIDE_FILES, TOO_SHORT};
@@ -24,7 +24,9 @@ pub(super) fn measured(
         engine: ENGINE_VERSION,
         commit: option_env!("TOVA_BENCH_COMMIT").map(Text::from),
         seconds: result.seconds,
-        peak_cache_bytes: result.peak_cache_bytes,
+        held_bytes: result.memory.map(|memory| memory.held),
+        peak_bytes: result.memory.map(|memory| memory.peak),
+        allocated_bytes: result.allocated_bytes,
         date: date(),
         ..common.clone()
     };
@@ -34,9 +36,9 @@ pub(super) fn measured(
         placed(of_metric, sweep, model_task, named, (sample, result.own_size))
     };
     let config = model_task.cache_config(named);
-    let prompt = model_task.samples.prompt(sample, &config).filter(|_| result.own_size.is_some());
-    let raised =
-        prompt.filter(|prompt| config.raises_share(*prompt)).map(|_| MetricSum::new(SHARE_RAISED, 1.0, 1.0));
+    let lengths = model_task.samples.lengths(sample, &config);
+    let is_raised = result.own_size.is_some() && config.raises_share(&model_task.files.shape, &lengths);
+    let raised = is_raised.then(|| MetricSum::new(SHARE_RAISED, 1.0, 1.0));
     let facts = model_task.samples.facts(sample);
     let listed = (!side_files.is_empty()).then(|| MetricSum {
         output: Some(serde_json::json!(side_files).to_string()),
@@ -60,7 +62,7 @@ pub(super) fn reused(
     // What cannot be scored is measured again, and fails there with the reason.
     let scores = text.map_or(Ok(Vec::new()), |text| model_task.samples.rescored(sample, text)).ok()?;
     let own_size = measured.first().and_then(|row| row.cache_size).map(|size| size as usize);
-    let own_size = own_size.filter(|_| named.cell.cache.prompt_share().is_some());
+    let own_size = own_size.filter(|_| named.cell.cache.relative.is_some());
     let rows = measured.iter().map(|&old| {
         let is_same = |sum: &&MetricSum| sum.metric == old.metric && sum.slice == old.slice;
         let (value, weight) =
@@ -123,10 +125,11 @@ fn placed(
         Some(texts) => (texts.stride(model_task.bos), texts.tail.name()),
         None => (0, ""),
     };
+    let relative = cell.cache.relative;
     let generation = cell.task.generation_settings(model_task.samples.template());
     let (policy, size): (Option<Policy>, Option<usize>) = match cell.cache.rule {
         CacheRule::Unbounded => (None, None),
-        CacheRule::Truncate { size } => (None, Some(size)),
+        CacheRule::Truncate { size } => (None, Some(own_size.unwrap_or(size))),
         CacheRule::Evict { policy, size } => (Some(policy.canonical()), Some(own_size.unwrap_or(size))),
     };
     Row {
@@ -140,7 +143,12 @@ fn placed(
         keep_first: policy.map_or(0, |policy| policy.keep_first.of(size.unwrap_or_default()) as u32),
         keep_recent: policy.map_or(0, |policy| policy.keep_recent.of(size.unwrap_or_default()) as u32),
         cache_size: size.map(|size| size as u32),
-        cache_share: cell.cache.share.map(SizeShare::number),
+        cache_share: if let Some(CacheSize::Share(share)) = relative { Some(share.number()) } else { None },
+        cache_memory: if let Some(CacheSize::Memory(memory)) = relative {
+            Some(memory.to_string().into())
+        } else {
+            None
+        },
         budget: policy.filter(|policy| policy.budget != Budget::Uniform).map(|p| p.budget.to_string().into()),
         definition: policy.map(|policy| policy.definition().into()),
         schedule: policy.map(|_| cell.cache.rule.schedule().to_string().into()),

@@ -14,7 +14,7 @@ use crate::eviction::{Budget, CacheRule, CacheSpec, LocalLayers, Policy, Score, 
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
 use crate::lm::{Arithmetic, ModelShape, RopeOverride, WeightType};
-use crate::task::{GenerationConfig, Setting, TaskSpec};
+use crate::task::{CacheConfig, GenerationConfig, Setting, TaskSpec};
 
 /// One entry of `models:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -75,10 +75,10 @@ impl Deref for ResolvedCell {
 }
 
 impl Cell {
-    /// Writes the size as the sweep has it: `64` or `25%`; `None` for the unbounded cache.
+    /// Writes the size as the sweep has it: `64`, `25%` or `memory 25%`; `None` for the unbounded cache.
     pub fn size_text(&self) -> Option<String> {
         let entries = || self.cache.rule.size().map(|size| size.to_string());
-        self.cache.share.map(|share| share.to_string()).or_else(entries)
+        self.cache.relative.map(|relative| relative.to_string()).or_else(entries)
     }
 
     /// Writes the policy as a sweep would: `tova`, `tova@cut` where the prompt is cut and a preset of the name does not cut it,
@@ -96,23 +96,43 @@ impl Cell {
         schedule.into_iter().chain(options.unusual().map(str::to_owned)).collect()
     }
 
-    /// Resolves the cell for a model of this shape: its weights in the type `dtype` that they have, its samples with or without BOS, no
-    /// setting for windows that the model does not have, and no budget that gives each of its heads the same.
+    /// Makes the configuration of the cache for a model of this shape.
+    pub fn cache_config(&self, shape: &ModelShape) -> CacheConfig {
+        CacheConfig {
+            cache: self.cache,
+            query_aware: self.task.generation.as_ref().is_none_or(|generation| generation.query_aware),
+            compare: self.task.compare_to_full.unwrap_or(false),
+            log: false,
+            bounded: shape.bounded_layers(self.cache.options),
+            kv_heads: shape.heads.kv_heads,
+        }
+    }
+
+    /// Resolves the cell for a model of this shape: its weights in the type `dtype` that they have, its samples with or without BOS, the
+    /// `largest_cache` that one of its samples has, no setting for windows that the model does not have, and no budget that gives each of its
+    /// heads the same.
     ///
     /// # Errors
     /// A cache that the model cannot have.
-    pub fn resolve(&self, shape: &ModelShape, dtype: WeightType, bos: bool) -> Result<ResolvedCell> {
-        let refused = || match self.cache.rule.size() {
+    pub fn resolve(
+        &self,
+        shape: &ModelShape,
+        dtype: WeightType,
+        bos: bool,
+        largest_cache: impl FnOnce(&CacheConfig) -> Result<CacheSpec>,
+    ) -> Result<ResolvedCell> {
+        let refused = || match self.size_text() {
             Some(size) => format!("policy `{}` cannot have a cache of {size}", self.label()),
             None => format!("policy `{}` cannot be used", self.label()),
         };
-        shape.check_cache(&self.cache, self.task.length).with_context(refused)?;
         let mut cell = self.clone();
+        cell.cache = largest_cache(&self.cache_config(shape)).with_context(refused)?;
+        shape.check_cache(&cell.cache, self.task.length).with_context(refused)?;
         cell.model.dtype = dtype;
         cell.task = cell.task.with_bos(bos);
         let bounded = shape.bounded_layers(cell.cache.options);
         let is_uniform = |policy: SizedPolicy| policy.is_uniform(bounded, shape.heads.kv_heads);
-        if let (Some(sized), CacheRule::Evict { policy, .. }) = (self.cache.rule.sized(), &mut cell.cache.rule)
+        if let (Some(sized), CacheRule::Evict { policy, .. }) = (cell.cache.rule.sized(), &mut cell.cache.rule)
             && is_uniform(sized)
         {
             *policy = Policy { budget: Budget::Uniform, ..*policy }.canonical();
@@ -126,7 +146,7 @@ impl Cell {
     /// Names the cell's files.
     pub fn name(&self, id: CellId) -> CellName {
         let source = self.model.source.to_string();
-        let policy = self.cache.share.map_or(self.label(), |share| format!("{} {share}", self.label()));
+        let policy = self.cache.relative.map_or(self.label(), |relative| format!("{} {relative}", self.label()));
         // Only the last part of a folder: the path to it does not say what it is.
         let model = match &self.model.source {
             ModelSource::Folder(path) | ModelSource::File(path) => path.rsplit('/').find(|part| !part.is_empty()),
@@ -196,16 +216,12 @@ impl ResolvedCell {
     /// The content id. `revision` is the hub's commit or a digest of the checkpoint's files, `data` a digest of the texts and of what the
     /// model makes of them; for timed tasks it names the machine, which is not part of other meanings.
     pub fn id(&self, revision: &str, data: &str) -> CellId {
-        // The same number of entries as a share is shown by itself.
         self.meaning(revision, self.task.of_cell(), data).digest()
     }
 
     /// The id of one of the cell's samples, from a digest of its own content: all that its measurement depends on. It is the
     /// same in every cell that has the sample under this cache.
     pub fn sample_id(&self, revision: &str, content: &str) -> CellId {
-        let mut meaning = self.meaning(revision, self.task.of_sample(), content);
-        // A sample's share of its own prompt is not that of the longest.
-        meaning.cache.share = self.cache.prompt_share();
-        meaning.digest()
+        self.meaning(revision, self.task.of_sample(), content).digest()
     }
 }

@@ -55,7 +55,18 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
         rule: CacheRule::Evict { policy: *policy, size: () },
         options,
     }));
-    let cache_sizes = sizes(&shape.cache_sizes, &shape.policies, &policies)?;
+    if let Some(memory) = shape.memory.first().filter(|_| !shape.cache_sizes.is_empty()) {
+        let hint = "remove one of them, or write two sweeps";
+        return yaml::refuse(
+            memory.referenced,
+            "`memory` stands in place of `cache_sizes`, and both are there",
+            hint,
+        );
+    }
+    let memory = shape.memory.into_iter();
+    let memory = memory.map(|Spanned { value, referenced, .. }| (CacheSize::Memory(value), referenced));
+    let sizes = shape.cache_sizes.into_iter().map(|Spanned { value, referenced, .. }| (value, referenced));
+    let cache_sizes = check_sizes(sizes.chain(memory).collect(), &shape.policies, &policies)?;
     let tasks = tasks(shape.tasks, &policies, &cache_sizes)?;
     let folder = Path::new(file).parent().unwrap_or(Path::new("")).to_owned();
     Ok(Sweep { name, folder, models, policies, cache_sizes, tasks, seed: shape.seed, unlisted })
@@ -77,8 +88,8 @@ const MOST_OF_NAME: usize = 200;
 
 /// Refuses a sweep of more cells than could be run, before its lists are compared with each other.
 fn check_size(shape: &SweepYaml) -> Result<(), ConfigError> {
-    let lists =
-        [shape.models.value.len(), shape.tasks.value.len(), shape.policies.value.len(), shape.cache_sizes.len()];
+    let sizes = shape.cache_sizes.len() + shape.memory.len();
+    let lists = [shape.models.value.len(), shape.tasks.value.len(), shape.policies.value.len(), sizes];
     let cells = lists.iter().fold(1usize, |cells, length| cells.saturating_mul((*length).max(1)));
     if cells > MOST_CELLS {
         let message = format!("{cells} cells are more than the {MOST_CELLS} of a sweep");
@@ -144,20 +155,18 @@ fn model_source(text: &str, referenced: Location) -> Result<ModelSource, ConfigE
     })
 }
 
-fn sizes(
-    sizes: &[Spanned<CacheSize>],
+fn check_sizes(
+    checked: Vec<(CacheSize, Location)>,
     names: &Spanned<Vec<Spanned<String>>>,
     policies: &[NamedPolicy],
 ) -> Result<Vec<CacheSize>, ConfigError> {
-    let mut checked = Vec::new();
-    for Spanned { value, referenced } in sizes {
+    for (value, referenced) in &checked {
         if let CacheSize::Entries(entries) = value
             && !(1..=u32::MAX as usize).contains(entries)
         {
             let hint = format!("write a whole number from 1 to {}, or a share such as 25%", u32::MAX);
             return yaml::refuse(*referenced, format!("{entries} cannot be a cache size"), hint);
         }
-        checked.push((*value, *referenced));
     }
     let places = names.value.iter().map(|name| name.referenced).chain(std::iter::repeat(names.referenced));
     let bounded = policies.iter().zip(places).filter(|(policy, _)| policy.rule != CacheRule::Unbounded);
@@ -173,7 +182,7 @@ fn sizes(
             return yaml::refuse(place, message, "change its definition or its schedule, or remove it");
         }
         for (size, location) in &checked {
-            // What a share comes to depends on the task.
+            // What a share or an amount of memory comes to depends on the sample.
             let CacheSize::Entries(size) = size else { continue };
             if let Err(reason) = policy.rule.at(*size).check() {
                 let message = format!("policy `{}` cannot have a cache of {size}: {reason}", policy.name);
@@ -239,38 +248,6 @@ fn named((name, policy): (&String, Policy)) -> String {
     }
 }
 
-/// Refuses a share that would be of two things in one column: of the prompt for policies that cut it, and of `length` for others.
-fn check_shares(
-    task: &TaskSpec,
-    policies: &[NamedPolicy],
-    sizes: &[CacheSize],
-    referenced: Location,
-) -> Result<(), ConfigError> {
-    let Some(share) = sizes.iter().find(|size| matches!(size, CacheSize::Share(_))) else { return Ok(()) };
-    let (mut of_prompt, mut of_length) = (Vec::new(), Vec::new());
-    for NamedPolicy { name, rule, .. } in policies {
-        match *rule {
-            CacheRule::Unbounded => {}
-            CacheRule::Evict { policy, .. } if policy.schedule.cuts() => of_prompt.push(named((name, policy))),
-            CacheRule::Evict { policy, .. } => of_length.push(named((name, policy))),
-            CacheRule::Truncate { .. } => of_length.push(name.clone()),
-        }
-    }
-    if of_prompt.is_empty() || of_length.is_empty() {
-        return Ok(());
-    }
-    let message = format!(
-        "the cache size {share} would be of two things in `{}`: of each prompt for {}, and of `length`, {} tokens, for {}",
-        task.name,
-        of_prompt.join(", "),
-        task.length,
-        of_length.join(", ")
-    );
-    let hint =
-        "write sizes in entries, such as 64, or put the policies that cut the prompt into a sweep of their own";
-    yaml::refuse(referenced, message, hint)
-}
-
 /// The task whose texts are known before they are read.
 const PERPLEXITY: &str = "perplexity";
 
@@ -288,7 +265,12 @@ fn tasks(
     }
     for (task, referenced) in &tasks {
         check_policies(task, policies, *referenced)?;
-        check_shares(task, policies, cache_sizes, *referenced)?;
+        if let Some(memory) = cache_sizes.iter().find(|size| matches!(size, CacheSize::Memory(_)))
+            && task.is_timed()
+        {
+            let message = format!("the size `{memory}` follows from texts, and `{}` has none", task.name);
+            return yaml::refuse(*referenced, message, "write `cache_sizes` for it, in a sweep of its own");
+        }
     }
     yaml::distinct("tasks", entries.referenced, tasks, |task| {
         format!("the same task ({} of {})", task.name, task.dataset)

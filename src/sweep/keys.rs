@@ -16,7 +16,9 @@ use serde_json::json;
 
 use super::schema::names;
 use crate::eviction::formula::Pool;
-use crate::eviction::{Amount, Budget, CacheSize, FirstTokens, LocalLayers, PoolOver, Positions, Schedule, Scope};
+use crate::eviction::{
+    Amount, Budget, CacheSize, FirstTokens, LocalLayers, MemorySize, PoolOver, Positions, Schedule, Scope,
+};
 use crate::lm::{Arithmetic, RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
 use crate::yaml::{Spanned, from_text};
@@ -42,11 +44,17 @@ pub(super) struct SweepYaml {
     #[serde(default)]
     #[schemars(schema_with = "definitions")]
     pub define: IndexMap<Spanned<String>, PolicyYaml>,
-    /// Cache sizes in entries per layer and key-value head, the protected ones included, or as shares: of the prompt where that is
-    /// cut, and else of the task's `length`. `full` has none.
+    /// Cache sizes in entries per layer and key-value head, the protected ones included, or as shares: of each sample's prompt (of its
+    /// context with `query_aware: false`), or of the sample where it has no prompt. `full` has none.
     #[serde(default)]
     #[schemars(schema_with = "names::cache_sizes")]
     pub cache_sizes: Vec<Spanned<CacheSize>>,
+    /// In place of cache sizes: the memory that a cache holds on average over the tokens that follow the prompt, at 16 bits a number. A
+    /// share is of what the full cache of the sample's prompt takes, or of the sample where it has no prompt. Each sample has the largest
+    /// number of entries that takes no more.
+    #[serde(default)]
+    #[schemars(schema_with = "names::memory")]
+    pub memory: Vec<Spanned<MemorySize>>,
     /// When entries leave, for every policy that does not say so itself; by default as a preset says, and after every token.
     #[serde(default)]
     #[schemars(schema_with = "names::schedules")]

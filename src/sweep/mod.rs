@@ -35,7 +35,7 @@ pub struct Sweep {
     pub models: Vec<ModelSpec>,
     /// In the order of the file, which is the order of legends.
     pub policies: Vec<NamedPolicy>,
-    /// Ascending, shares after entries.
+    /// Ascending, shares after entries; or amounts of memory.
     pub cache_sizes: Vec<CacheSize>,
     pub tasks: Vec<TaskSpec>,
     pub seed: u64,
@@ -126,20 +126,18 @@ impl Sweep {
 
     /// Makes one cell, without the settings that cannot change its numbers.
     fn cell(&self, model: &ModelSpec, task: &TaskSpec, policy: &NamedPolicy, size: CacheSize) -> Cell {
-        let (entries, share) = match size {
+        // A sample's own size is known with its tokens. Until then it is that of the longest.
+        let (entries, relative) = match size {
             CacheSize::Entries(entries) => (entries, None),
-            // Of a prompt, each sample has its own.
-            CacheSize::Share(share) if policy.rule.schedule().cuts() => {
-                (share.of(task.longest_prompt()), Some(share))
-            }
-            CacheSize::Share(share) => (share.of(task.length), Some(share)),
+            CacheSize::Share(share) => (share.of(task.longest_prompt()), Some(size)),
+            CacheSize::Memory(_) => (task.length, Some(size)),
         };
         let rule = policy.rule.at(entries);
-        let task = task.for_rule(rule);
+        let task = task.for_rule(rule, relative.is_some());
         // Where nothing is evicted, the three kinds of positions are the same, and windows bound their layers in any case.
         let options = rule.policy().map_or_else(CacheOptions::default, |_| policy.options);
-        let share = share.filter(|_| rule != CacheRule::Unbounded);
-        let cache = CacheSpec { rule, share, options, seed: self.seed };
+        let relative = relative.filter(|_| rule != CacheRule::Unbounded);
+        let cache = CacheSpec { rule, relative, options, seed: self.seed };
         Cell { model: model.clone(), policy: policy.name.clone(), cache, task }
     }
 }

@@ -39,7 +39,7 @@ fn budget_of(cell: &Cell) -> String {
 
 /// The cell as such a model of four layers takes it.
 fn resolved(cell: &Cell) -> ResolvedCell {
-    cell.resolve(&shape(4), cell.model.dtype, true).unwrap()
+    cell.resolve(&shape(4), cell.model.dtype, true, |config| Ok(config.cache)).unwrap()
 }
 
 /// The only id of a sweep with one policy and one size, with one setting of the task changed.
@@ -100,7 +100,7 @@ fn a_published_id_is_stable() {
         r#"{"schema":10,"engine":8,"model":"0123abc","dtype":"auto","arithmetic":"f32","cache":{"rule":"evict","#
             .to_owned()
             + r#""policy":"score=last_attention scope=layer keep_first=0 keep_recent=0 budget=uniform schedule=1","#
-            + r#""size":16,"share":null,"options":{}},"#
+            + r#""size":16,"relative":null,"options":{}},"#
             + r#""task":[["task","perplexity"],["length","128"],["stride","sample"],["bos","true"],["tail","drop"],"#
             + r#"["compare_to_full","false"],["books","all"],["chunks_per_book","all"]],"content":"sha256:ff","seed":null,"request":null}"#;
     assert_eq!(cell.meaning("0123abc", cell.task.of_cell(), "sha256:ff").text(), expected);
@@ -467,8 +467,12 @@ fn schedules_that_contradict_something_are_reported() {
         (with("tova", &perplexity(", prompt: 0%"), ""), "0%"),
         (with("tova", &perplexity(", prompt: 128, stride: 64"), ""), "128"),
         (with("tova", &perplexity(""), "").replace("[64]", "[0%]"), "0%"),
-        (with("tova@cut, h2o", &perplexity(", prompt: 50%"), "").replace("[64]", "[64, 25%]"), "{perplexity"),
-        (with("snapkv, truncate", &perplexity(", prompt: 50%"), "").replace("[64]", "[25%]"), "{perplexity"),
+        (with("tova", &perplexity(""), "memory: [25%]"), "25%"),
+        (
+            with("tova", "timing: {length: 64, memory: 1 GB}", "").replace("cache_sizes: [64]", "memory: [25%]"),
+            "timing",
+        ),
+        (with("tova", &perplexity(""), "").replace("cache_sizes: [64]", "memory: [25]"), "25"),
     ];
     for (yaml, place) in cases {
         refused(&yaml, place);
@@ -491,9 +495,9 @@ fn schedules_and_shares_are_read_in_every_place() {
     let of = |policies: &str, more: &str| of_sizes("64, 12.5%", policies, more);
     let of_entries = |policies: &str, more: &str| of_sizes("64", policies, more);
     let row = |label: &str, size: &str, entries| (label.to_owned(), size.to_owned(), Some(entries));
-    // Of the prompt's 800 tokens where it is cut, and else of all 1,000.
+    // Of the prompt's 800 tokens, whatever the policy.
     assert_eq!(of("tova@cut", ""), [row("tova@cut", "64", 64), row("tova@cut", "12.5%", 100)]);
-    assert_eq!(of("h2o@8, truncate", "")[..2], [row("h2o@8", "64", 64), row("h2o@8", "12.5%", 125)]);
+    assert_eq!(of("h2o@8, truncate", "")[..2], [row("h2o@8", "64", 64), row("h2o@8", "12.5%", 100)]);
     let define = "define: {mine: {score: attention, scope: layer, schedule: cut+16}, other: {score: attention, scope: head}}\n";
     let labels: Vec<_> = of_entries("tova, mine, other, mine@1, window+4@slot", &format!("{define}schedule: 8\n"))
         .into_iter()
@@ -576,7 +580,9 @@ fn layers_with_a_window_can_be_exempt() {
     assert_eq!(exempt.label(), "tova@exempt");
     let mut with_window = shape(4);
     with_window.attention[1].window = Some(64);
-    let label = |shape: &ModelShape| exempt.resolve(shape, WeightType::F32, true).unwrap().label();
+    let label = |shape: &ModelShape| {
+        exempt.resolve(shape, WeightType::F32, true, |config| Ok(config.cache)).unwrap().label()
+    };
     assert_eq!([label(&with_window), label(&shape(4))], ["tova@exempt", "tova"]);
 }
 
@@ -639,7 +645,7 @@ fn layers_can_have_sizes_of_their_own() {
     assert_eq!(budget_of(&cell(budgets[4])), "layers 3 2.5 2 1");
     // Where every layer of a model gets the same, the meaning is that of no budget.
     let resolved = |budget: &str, layers: usize| {
-        budget_of(&cell(budget).resolve(&shape(layers), WeightType::F32, true).unwrap())
+        budget_of(&cell(budget).resolve(&shape(layers), WeightType::F32, true, |config| Ok(config.cache)).unwrap())
     };
     for budget in [budgets[5], ", budget: {pyramid: 1}", ", budget: {layers: [2.5, 2.5, 2.5, 2.5]}"] {
         assert_eq!(resolved(budget, 4), "uniform", "{budget}");

@@ -15,6 +15,7 @@ use crate::eviction::{
 };
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, ModelShape, PromptScores, Tensor};
 use crate::metric::{HeldByHead, MetricSum, NO_NUMBER};
+use crate::task::memory::SampleLengths;
 
 /// The cache under which a sample is measured.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +81,7 @@ impl CacheConfig {
             .filter(|policy| policy.awaits_prompt() && self.cache.options.positions == Positions::Absolute);
         policy.is_some_and(|policy| {
             let score = policy.score;
-            let knows_size = self.cache.prompt_share().is_none() || !self.cache.rule.scores_depend_on_size();
+            let knows_size = self.cache.relative.is_none() || !self.cache.rule.scores_depend_on_size();
             let is_formula = !score.is_function();
             is_formula && !score.compares_norms() && !score.reads_future() && knows_size
         })
@@ -105,42 +106,9 @@ impl CacheConfig {
         }
     }
 
-    /// Makes the configuration for a prompt of `prompt` tokens: where the size is a share, it is that of this prompt, or the least size that
-    /// the policy can have if the share is less than the policy protects.
-    ///
-    /// # Errors
-    /// A policy that can have no size up to that of the longest prompt.
-    pub(super) fn of_prompt(&self, prompt: usize) -> Result<CacheConfig> {
-        let (CacheRule::Evict { policy, size: most }, Some(share)) = (self.cache.rule, self.cache.prompt_share())
-        else {
-            return Ok(*self);
-        };
-        let own = share.of(prompt);
-        let size = policy.least_size(own, most.max(own), self.bounded, self.kv_heads);
-        let size = size.with_context(|| {
-            format!("{share} of a prompt of {prompt} tokens are {own} entries, fewer than the policy protects")
-        })?;
-        let cache = CacheSpec { rule: CacheRule::Evict { policy, size }, ..self.cache };
-        Ok(CacheConfig { cache, ..*self })
-    }
-
-    /// Returns the entries of a cache whose size is a share of its prompt; `None` for other caches.
-    pub(super) fn own_size(&self) -> Option<usize> {
-        match self.cache.rule {
-            CacheRule::Evict { size, .. } => Some(size).filter(|_| self.cache.prompt_share().is_some()),
-            _ => None,
-        }
-    }
-
-    /// Whether the size is a share of a prompt of so many tokens that is less than what the policy protects.
-    pub fn raises_share(&self, prompt: usize) -> bool {
-        let own = self.of_prompt(prompt).ok().and_then(|own| own.sized());
-        self.cache.prompt_share().is_some_and(|share| own.is_none_or(|own| own.size > share.of(prompt)))
-    }
-
-    /// The policy with the size that it has for a text of so many tokens, of which the first may be a prompt.
-    pub fn sized_for(&self, tokens: usize, prompt: Option<usize>) -> Option<SizedPolicy> {
-        self.of_prompt(prompt.unwrap_or(tokens)).ok()?.sized()
+    /// The policy with the size that it has for a sample with such lengths.
+    pub fn sized_for(&self, shape: &ModelShape, lengths: &SampleLengths) -> Option<SizedPolicy> {
+        self.of_sample(shape, lengths).ok()?.sized()
     }
 
     /// Where a bounded cache branches off the full one: the last end of a block before it overflows or the text ends. One that is
@@ -149,6 +117,8 @@ impl CacheConfig {
         match self.sized().filter(|_| self.cache.options.positions == Positions::Absolute) {
             Some(_) if self.shares_prompt() => tokens,
             Some(policy) if policy.awaits_prompt() => 0,
+            // The sums of attention that some policies continue from are saved for one size only.
+            Some(_) if self.cache.relative.is_some() => 0,
             Some(policy) if policy.schedule == Schedule::EVERY_TOKEN && policy.shares_prefix() => {
                 policy.smallest(self.bounded).min(tokens) / BLOCK * BLOCK
             }
@@ -183,39 +153,6 @@ impl CacheConfig {
         let layers = policy.of_layers(self.bounded).into_iter().flatten();
         let heads: Vec<f64> = layers.flat_map(|own| own.of_heads(self.kv_heads)).map(of_head).collect();
         heads.iter().sum::<f64>() / heads.len().max(1) as f64
-    }
-
-    /// Bytes of the keys and values that the cache holds while each token after a prompt is predicted or chosen, up to the last of
-    /// `tokens`. `memory` has read them; where whole blocks leave, it says how many entries there are, if no more left after the cut, and
-    /// otherwise nobody does.
-    pub(super) fn held_bytes(
-        &self,
-        shape: &ModelShape,
-        prompt: usize,
-        tokens: Range<usize>,
-        memory: Option<&Memory>,
-    ) -> Option<MetricSum> {
-        let cache = (self.sized(), self.cache.options);
-        let of_blocks = self.sized().filter(|policy| policy.score.block().is_some());
-        let memory = match of_blocks {
-            Some(policy) if policy.schedule == Schedule::Cut => Some(memory?),
-            Some(_) => return None,
-            None => None,
-        };
-        let entries = |tokens: usize| {
-            let mut entries = shape.entries_after(cache, tokens, prompt);
-            if let Some(memory) = memory {
-                let of_layers = memory.entries().into_iter().zip(self.bounded);
-                let own = of_layers
-                    .flat_map(|(heads, is_bounded)| heads.into_iter().map(|held| is_bounded.then_some(held)));
-                for (entries, held) in entries.iter_mut().zip(own) {
-                    *entries = held.map_or(*entries, |held| held + tokens - memory.seen());
-                }
-            }
-            entries
-        };
-        let held = |tokens: usize| shape.cache_bytes_by_head(&entries(tokens)) as f64;
-        Some(MetricSum::new("held_bytes", tokens.clone().map(held).sum(), tokens.len() as f64))
     }
 
     /// Entries of every key-value head, where a budget lets them hold different numbers, as a text (a part for each layer); the weight is the

@@ -5,7 +5,7 @@
 //! combinations of tasks, models and policies exist, and where results go, is not known here.
 //!
 //! A part uses only those before it, in this order: keys and values of settings (`canonical`), the texts in the program (`embedded`),
-//! `cache`, texts (`data`), what is asked of a model (`request`), what every task has (`prepared` and `spec`), `generation`,
+//! `cache` and `memory`, texts (`data`), what is asked of a model (`request`), what every task has (`prepared` and `spec`), `generation`,
 //! `retention`, `perplexity`, `benchmark`, the tasks that are files of it (`longbench`, `math`, `needle`, `questions`, `ruler`), `story`
 //! and `timing`, `registry`.
 
@@ -17,6 +17,7 @@ pub(crate) mod embedded;
 mod generation;
 mod longbench;
 mod math;
+mod memory;
 mod needle;
 mod perplexity;
 mod prepared;
@@ -40,6 +41,7 @@ pub use data::{
 };
 pub use embedded::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
 pub use generation::{TokenAnswer, TokenRequest, TokenSettings, answer_tokens};
+pub use memory::{CacheMemory, Pieces, SampleLengths};
 pub use perplexity::{Piece, measure, pieces};
 pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile, TokenCost};
 pub use questions::{PromptStyle, QASPER, Release, SQUALITY, Split, read_questions};

@@ -2,11 +2,13 @@
 
 use std::ops::{ControlFlow, Range};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::cache::{CacheConfig, FullCachePrefix};
+use super::memory::{CacheMemory, SampleLengths};
 use super::request::{Request, Unmeasurable};
-use crate::lm::LanguageModel;
+use crate::eviction::CacheSpec;
+use crate::lm::{LanguageModel, ModelShape};
 use crate::metric::{MetricSum, NOT_MEASURED};
 use crate::parquet::Table;
 
@@ -72,9 +74,9 @@ pub trait Samples: Send + Sync {
         None
     }
 
-    /// Tokens of a sample's prompt, up to where this configuration cuts the cache, if it does.
-    fn prompt(&self, _sample: usize, _: &CacheConfig) -> Option<usize> {
-        None
+    /// Tokens of a sample that its cache depends on, under a configuration that cuts the cache before or after a question.
+    fn lengths(&self, sample: usize, _: &CacheConfig) -> SampleLengths {
+        SampleLengths::of_text(self.tokens(sample))
     }
 
     /// Why a sample cannot be measured under any configuration.
@@ -156,6 +158,24 @@ impl dyn Samples {
         (0..self.len()).map(|sample| self.tokens(sample)).max().unwrap_or(0)
     }
 
+    /// The cache with the largest size that a sample has under it, where sizes depend on samples. Samples that cannot be measured do not
+    /// count.
+    ///
+    /// # Errors
+    /// A sample for which the policy can have no such size; it is named.
+    pub fn largest_cache(&self, shape: &ModelShape, config: &CacheConfig) -> Result<CacheSpec> {
+        if config.cache.relative.is_none() {
+            return Ok(config.cache);
+        }
+        let measured = (0..self.len()).filter(|sample| self.unmeasurable(*sample).is_none());
+        let own = measured.map(|sample| {
+            let own = config.of_sample(shape, &self.lengths(sample, config));
+            own.map(|own| own.cache).with_context(|| format!("sample {}", self.name(sample).0))
+        });
+        let own: Vec<CacheSpec> = own.collect::<Result<_>>()?;
+        Ok(own.into_iter().max_by_key(|cache| cache.rule.size()).unwrap_or(config.cache))
+    }
+
     /// Samples of the largest batch, all of which are in memory at once.
     pub fn largest_batch(&self) -> usize {
         self.batches().iter().map(ExactSizeIterator::len).max().unwrap_or(1)
@@ -168,12 +188,15 @@ pub struct SampleResult {
     pub sums: Vec<MetricSum>,
     /// Without the shared prefix, except for the full cache itself.
     pub seconds: f64,
-    pub peak_cache_bytes: u64,
+    /// What the cache held; `None` where that is not known.
+    pub memory: Option<CacheMemory>,
+    /// Bytes that this program allocated for the largest cache of the sample, in f32.
+    pub allocated_bytes: u64,
     pub prompt_tokens: usize,
     pub new_tokens: usize,
     /// Tables kept beside the rows.
     pub side_files: Vec<SideFile>,
-    /// Entries of the cache, where they are a share of the sample's prompt.
+    /// Entries of the cache, where they depend on the sample.
     pub own_size: Option<usize>,
 }
 

@@ -92,16 +92,16 @@ impl TaskSpec {
     }
 
     /// Returns the task without the settings that have no effect under a cache rule. Cells that differ in nothing else are one
-    /// cell.
+    /// cell. Where a prompt ends matters to a cache that is cut there, and to a `relative` size.
     #[must_use]
-    pub fn for_rule(&self, rule: CacheRule) -> TaskSpec {
+    pub fn for_rule(&self, rule: CacheRule, relative: bool) -> TaskSpec {
         let mut spec = self.clone();
         if rule == CacheRule::Unbounded {
             // The full cache would be compared with itself.
             spec.compare_to_full = self.compare_to_full.map(|_| false);
         }
         if let Some(generation) = &mut spec.generation {
-            generation.query_aware |= !rule.awaits_prompt();
+            generation.query_aware |= !rule.awaits_prompt() && (!relative || rule == CacheRule::Unbounded);
         }
         spec
     }

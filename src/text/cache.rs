@@ -31,8 +31,8 @@ impl From<PolicyError> for InvalidSettings {
 pub struct CacheSettings {
     /// `full`, `truncate`, a preset, or a policy of one's own, as sweeps write it: also `tova@cut` or `window+4@slot`.
     pub policy: String,
-    /// Entries that survive each step, per layer and key-value head; for `truncate` the tokens of a piece. A share is that of the
-    /// prompt where the policy cuts it, and else of the text.
+    /// Entries that survive each step, per layer and key-value head; for `truncate` the tokens of a piece. A share is that of
+    /// the prompt, or of the text if it has none.
     pub cache_size: Option<CacheSize>,
     /// Where neither the written policy nor the policy's own holds.
     pub schedule: Option<Schedule>,
@@ -75,10 +75,13 @@ impl CacheSettings {
             let message = format!("a cache size has no meaning for the policy {name}");
             return Err(InvalidSettings::new(message, "leave it out, or choose another policy, such as tova"));
         }
-        let of_prompt = length.prompt.filter(|_| rule.schedule().cuts());
-        let (size, share) = match self.cache_size {
+        let (size, relative) = match self.cache_size {
             Some(CacheSize::Entries(entries)) => (entries, None),
-            Some(CacheSize::Share(share)) => (share.of(of_prompt.unwrap_or(length.text)), Some(share)),
+            Some(size @ CacheSize::Share(share)) => (share.of(length.prompt.unwrap_or(length.text)), Some(size)),
+            Some(size @ CacheSize::Memory(_)) => {
+                let message = format!("{size} is a size of sweeps");
+                return Err(InvalidSettings::new(message, "write entries, such as 64, or a share, such as 25%"));
+            }
             None if rule == CacheRule::Unbounded => (0, None),
             None => {
                 let message = format!("policy {name} needs a cache size");
@@ -87,7 +90,7 @@ impl CacheSettings {
         };
         let rule = rule.at(size);
         rule.check().map_err(|error| InvalidSettings(error.to_string()))?;
-        Ok(CacheSpec { rule, share, options, seed: self.seed })
+        Ok(CacheSpec { rule, relative, options, seed: self.seed })
     }
 
     /// The cache for the samples of tasks of at most `length` tokens, with a model of this shape.

@@ -51,6 +51,6 @@ impl TextModel {
             return Err(InvalidSettings::new(message, "use another schedule, or another task").into());
         }
         let windows = RollingText::new(text, self.prefix_token()?, length, ("", ""));
-        Ok(-windows.read(&self.model, config)?.0)
+        Ok(-windows.read(&self.model, config)?.nll)
     }
 }

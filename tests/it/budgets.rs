@@ -192,9 +192,9 @@ fn a_sweep_measures_budgets_and_its_report_names_them() {
     // 512 bytes an entry in each of four layers, which also hold a block of 128 tokens: 96, 64, 64 and 32 entries are as many
     // as 4 x 64; 384, 256, 256 and 128 as 4 x 256.
     for size in [64, 256] {
-        assert_eq!(nll("mine", size).peak_cache_bytes, u64::from(4 * (size + 128)) * 512);
+        assert_eq!(nll("mine", size).allocated_bytes, u64::from(4 * (size + 128)) * 512);
     }
-    assert_eq!(nll("tova", 64).peak_cache_bytes, nll("mine", 64).peak_cache_bytes);
+    assert_eq!(nll("tova", 64).allocated_bytes, nll("mine", 64).allocated_bytes);
 
     // Of a layer with k entries the mean over tokens is that of min(t, k + 1) of t = 1 to 200.
     let identity = |size: usize| (1..=200).map(|t: usize| t.min(size + 1)).sum::<usize>() as f64;

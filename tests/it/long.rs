@@ -92,7 +92,7 @@ fn a_long_text_is_scored_chunk_by_chunk_as_a_whole() {
     // A bounded cache does not depend on the text's length; the full cache grows with it.
     let bytes = |policy: &str, length: u32| {
         let of = rows.iter().filter(|row| row.policy == policy && row.length == length);
-        of.map(|row| row.peak_cache_bytes).max().unwrap()
+        of.map(|row| row.allocated_bytes).max().unwrap()
     };
     for (policy, _) in POLICIES {
         assert_eq!(bytes(policy, 9000), bytes(policy, 500), "{policy}");

@@ -28,6 +28,7 @@ mod judge;
 mod long;
 mod longbench;
 mod lost_cells;
+mod memory;
 mod metrics;
 mod multimodal;
 mod progress;

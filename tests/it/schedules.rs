@@ -62,37 +62,30 @@ fn what_follows_a_prompt_is_as_likely_as_score_says() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write_texts(folder, 2, 60);
-    // Shares of a prompt and of a text are not measured in one sweep.
-    let (cut, others): (Vec<_>, Vec<_>) =
-        POLICIES.iter().partition(|(_, schedule, _)| schedule.starts_with("cut"));
-    let mut rows = Vec::new();
-    for (results, policies) in [("cut", cut), ("others", others)] {
-        let name = |(name, schedule, positions): &(&str, &str, &str)| format!("{name}@{schedule}@{positions}");
-        let policies: Vec<String> = policies.iter().map(name).collect();
-        let sweep = format!(
-            "models: [random-tiny]\npolicies: [full, {}]\ncache_sizes: [24, 12.5%]\n{DEFINE}tasks:\n\
-             - perplexity: {{dataset: ./texts, length: 1000, tail: keep, prompt: 60%, compare_to_full: true}}\n",
-            policies.join(", ")
-        );
-        fs::write(folder.join("sweep.yaml"), &sweep).unwrap();
-        run(folder, &["run", "sweep.yaml", "--results", results]).with_code(0);
-        rows.extend(measured(&folder.join(results)));
-    }
+    let name = |(name, schedule, positions): &(&str, &str, &str)| format!("{name}@{schedule}@{positions}");
+    let policies: Vec<String> = POLICIES.iter().map(name).collect();
+    let sweep = format!(
+        "models: [random-tiny]\npolicies: [full, {}]\ncache_sizes: [24, 12.5%]\n{DEFINE}tasks:\n\
+         - perplexity: {{dataset: ./texts, length: 1000, tail: keep, prompt: 60%, compare_to_full: true}}\n",
+        policies.join(", ")
+    );
+    fs::write(folder.join("sweep.yaml"), &sweep).unwrap();
+    run(folder, &["run", "sweep.yaml", "--results", "results"]).with_code(0);
+    let rows = measured(&folder.join("results"));
     for book in ["book-0.txt", "book-1.txt"] {
         let (sample, text) = (format!("{book}#0"), format!("texts/{book}"));
         let full = nlls(folder, &text, &[]);
         let (tokens, prompt) = (full.len() + 1, (full.len() + 1) * 60 / 100);
         let own = of(&rows, &sample, "nll");
-        assert_eq!(own.len(), 2 + 2 * POLICIES.len());
+        assert_eq!(own.len(), 1 + 2 * POLICIES.len());
         for row in own {
             let place =
                 format!("{book}: {} {:?} {:?} {:?}", row.policy, row.schedule, row.positions, row.cache_share);
             let mut expected = full.clone();
             if row.policy != "full" {
-                // A share is that of the sample's own prompt where it is cut, and else of the task's length.
+                // A share is that of the sample's own prompt, whatever the policy.
                 let schedule = row.schedule.as_deref().unwrap();
-                let of_share = if schedule.starts_with("cut") { prompt / 8 } else { 1000 / 8 };
-                let size = if row.cache_share.is_some() { of_share } else { 24 };
+                let size = if row.cache_share.is_some() { prompt / 8 } else { 24 };
                 assert_eq!(row.cache_size, Some(size as u32), "{place}");
                 let (size, prompt) = (size.to_string(), prompt.to_string());
                 let arguments =
@@ -109,11 +102,16 @@ fn what_follows_a_prompt_is_as_likely_as_score_says() {
         // The whole prompt was held, and what stayed is said apart from it.
         let shape = tiny_shape();
         let entry = (2 * shape.layers * shape.heads.kv_heads * shape.head_dim * size_of::<f32>()) as f64;
-        let held = of(&rows, &sample, "held_bytes").into_iter();
-        let cut: Vec<&Row> = held.filter(|row| ["tova", "blocks"].contains(&row.policy.as_str())).collect();
+        // Rows count 16 bits a number.
+        let entry_held = entry / 2.0;
+        let nlls = of(&rows, &sample, "nll").into_iter();
+        let is_cut = |row: &&Row| {
+            ["tova", "blocks"].contains(&row.policy.as_str()) && row.schedule.as_deref() == Some("cut")
+        };
+        let cut: Vec<&Row> = nlls.filter(is_cut).collect();
         assert_eq!(cut.len(), 6);
         for row in cut {
-            assert!(row.peak_cache_bytes as f64 >= entry * prompt as f64);
+            assert!(row.allocated_bytes as f64 >= entry * prompt as f64);
             let mut size = f64::from(row.cache_size.unwrap());
             if row.policy == "blocks" {
                 // Whole blocks leave, so that fewer entries may be left than there is room for.
@@ -128,18 +126,15 @@ fn what_follows_a_prompt_is_as_likely_as_score_says() {
                 size = kept;
             }
             let mean = size + (tokens - prompt - 1) as f64 / 2.0;
-            let held = row.value / row.weight;
-            assert!((held / entry - mean).abs() < 1e-6 * mean, "{held} bytes, {mean} entries of {entry}");
+            assert_eq!(row.peak_bytes, Some((entry_held * prompt as f64) as u64));
+            let held = row.held_bytes.unwrap();
+            assert!((held / entry_held - mean).abs() < 1e-6 * mean, "{held} bytes, {mean} entries of {entry}");
         }
     }
     // Every cell is shown under its own name, and shares beside each other.
-    let [cut, others] =
-        ["cut", "others"].map(|name| fs::read_to_string(folder.join(name).join("report.csv")).unwrap());
-    for shown in ["tova@cut,24,", "tova@cut,12.5%,", "ranks@cut+1,24,"] {
-        assert!(cut.contains(shown), "{shown}");
-    }
-    for shown in ["h2o@16@slot,12.5%,", "kept@4,24,"] {
-        assert!(others.contains(shown), "{shown}");
+    let report = fs::read_to_string(folder.join("results/report.csv")).unwrap();
+    for shown in ["tova@cut,24,", "tova@cut,12.5%,", "ranks@cut+1,24,", "h2o@16@slot,12.5%,", "kept@4,24,"] {
+        assert!(report.contains(shown), "{shown}");
     }
 }
 

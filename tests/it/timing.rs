@@ -71,7 +71,7 @@ fn caches_and_batches_by_hand() {
     assert_eq!((row.cluster.as_str(), row.dataset.as_str()), ("repeats", "random-tokens"));
     assert_eq!(row.generation, Some(format!("prompt=10 memory={memory} repeats=2 warm_up=3").into()));
     assert!(row.device.contains("thread"), "{}", row.device);
-    assert_eq!(row.peak_cache_bytes, ENTRY * 10 * ((memory - WEIGHTS) / (ENTRY * 10)));
+    assert_eq!(row.allocated_bytes, ENTRY * 10 * ((memory - WEIGHTS) / (ENTRY * 10)));
 
     let report = fs::read_to_string(folder.join("r/report.md")).unwrap();
     assert!(report.contains("| policy, size | cache | of full |"), "{report}");

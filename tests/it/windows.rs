@@ -273,7 +273,7 @@ fn what_is_counted_takes_each_layer_as_large_as_it_is() {
                     _ => (bound(*window, size, local_layers).0 + 128).next_multiple_of(16),
                 })
                 .sum();
-            assert_eq!(row.peak_cache_bytes as usize, entry * held, "{what}");
+            assert_eq!(row.allocated_bytes as usize, entry * held, "{what}");
             if row.metric != "lifetime" {
                 continue;
             }
@@ -369,7 +369,7 @@ fn a_layer_with_a_window_holds_its_window_where_it_is_exempt() {
     fs::write(path.join("sweep.yaml"), sweep).unwrap();
     run(path, &["run", "sweep.yaml", "--no-report", "--results", "results"]).with_code(0);
     let rows = measured(&path.join("results"));
-    let held: Vec<&Row> = rows.iter().filter(|row| row.metric == "held_bytes").collect();
+    let held: Vec<&Row> = rows.iter().filter(|row| row.metric == "cut_off").collect();
     assert_eq!(held.len(), 6);
     for row in held {
         let (_, _, windows, entry, _) = MODELS.into_iter().find(|model| row.model.ends_with(model.0)).unwrap();
@@ -379,13 +379,9 @@ fn a_layer_with_a_window_holds_its_window_where_it_is_exempt() {
         let entries = tokens.map(|tokens| -> usize {
             windows.iter().map(|window| tokens.min(bound(*window, size, local_layers).0)).sum()
         });
-        let expected = entries.sum::<usize>() * entry;
-        assert_eq!(
-            (row.value, row.weight),
-            (expected as f64, f64::from(row.new_tokens)),
-            "{} {local_layers}",
-            row.policy
-        );
+        // Rows count 16 bits a number, and `entry` 32.
+        let expected = (entries.sum::<usize>() * entry / 2) as f64 / f64::from(row.new_tokens);
+        assert_eq!(row.held_bytes, Some(expected), "{} {local_layers}", row.policy);
     }
 }
 
@@ -402,8 +398,9 @@ fn blocks_are_counted_in_the_layers_that_their_policy_bounds() {
     run(path, &["run", "sweep.yaml", "--no-report", "--results", "results"]).with_code(0);
     let rows = measured(&path.join("results"));
     for (name, ..) in MODELS {
-        let of_model = rows.iter().filter(|row| row.metric == "held_bytes" && row.model.ends_with(name));
-        let held: Vec<(&str, f64)> = of_model.map(|row| (row.policy.as_str(), row.value)).collect();
+        let of_model =
+            rows.iter().filter(|row| row.metric == "nll" && row.slice.is_none() && row.model.ends_with(name));
+        let held: Vec<(&str, f64)> = of_model.map(|row| (row.policy.as_str(), row.held_bytes.unwrap())).collect();
         let [(_, a), (_, b)] = held.as_slice() else { panic!("{held:?}") };
         assert!(a == b && *a > 0.0, "{held:?}");
     }

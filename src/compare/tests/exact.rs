@@ -50,14 +50,16 @@ fn every_column_that_repeats_is_compared() {
     let options = Options { exact: Some(0.0), ..Options::default() };
     let before = changed(cell("nll", &[("a", "a", 200.0, 100.0)]), |row| {
         (row.sample_id, row.data) = ("1".into(), "1".into());
+        (row.held_bytes, row.peak_bytes) = (Some(0.5), Some(1));
     });
     let of = |change: Change| compared(&before, &changed(before.clone(), change), &options);
     // Each column of a row that pairs it, must repeat, or may differ.
-    let pairs: [(&str, Change); 20] = [
+    let pairs: [(&str, Change); 21] = [
         ("model_revision", |row| row.model_revision = "2".into()),
         ("policy", |row| row.policy = "2".into()),
         ("cache_size", |row| row.cache_size = None),
         ("cache_share", |row| row.cache_share = Some(0.5)),
+        ("cache_memory", |row| row.cache_memory = Some("25%".into())),
         ("positions", |row| row.positions = "slot".into()),
         ("schedule", |row| row.schedule = Some("cut".into())),
         ("local_layers", |row| row.local_layers = Some("exempt".into())),
@@ -75,7 +77,7 @@ fn every_column_that_repeats_is_compared() {
         ("dtype", |row| row.dtype = "f32".into()),
         ("arithmetic", |row| row.arithmetic = "fast".into()),
     ];
-    let repeated: [(&str, Change); 15] = [
+    let repeated: [(&str, Change); 17] = [
         ("score", |row| row.score = Some("2".into())),
         ("scope", |row| row.scope = Some("2".into())),
         ("keep_first", |row| row.keep_first = 2),
@@ -90,7 +92,9 @@ fn every_column_that_repeats_is_compared() {
         ("output", |row| row.output = Some("2".into())),
         ("prompt_tokens", |row| row.prompt_tokens += 1),
         ("new_tokens", |row| row.new_tokens += 1),
-        ("peak_cache_bytes", |row| row.peak_cache_bytes += 1),
+        ("held_bytes", |row| row.held_bytes = Some(1.0)),
+        ("peak_bytes", |row| row.peak_bytes = Some(2)),
+        ("allocated_bytes", |row| row.allocated_bytes += 1),
     ];
     let free: [(&str, Change); 15] = [
         ("definition", |row| row.definition = Some("2".into())),

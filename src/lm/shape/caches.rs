@@ -115,6 +115,40 @@ impl ModelShape {
         self.with_policies(policy, options).flat_map(of_layer).collect()
     }
 
+    /// Returns a function from tokens that were read to the bytes of keys, values and states that a cache holds then, at 16 bits a number.
+    /// The first `prompt` of the tokens are the prompt; a cache that is cut has been cut after them.
+    pub fn held_bytes(
+        &self,
+        (policy, options): (Option<SizedPolicy>, CacheOptions),
+        prompt: usize,
+    ) -> impl Fn(usize) -> u64 {
+        // Heads that hold the same number of entries at any time, with the bytes of an entry of all of them.
+        let mut alike: Vec<(&LayerAttention, Option<SizedPolicy>, u64)> = Vec::new();
+        for (index, layer, policy) in self.with_policies(policy, options) {
+            let kv_heads = self.heads_of(index).kv_heads;
+            let heads =
+                policy.map_or(vec![None; kv_heads], |policy| policy.of_heads(kv_heads).map(Some).collect());
+            for head in heads {
+                let is_alike = |(other, policy, _): &&mut (&LayerAttention, Option<SizedPolicy>, u64)| {
+                    (other.window, other.is_chunked, policy.map(|policy| policy.size))
+                        == (layer.window, layer.is_chunked, head.map(|head| head.size))
+                };
+                match alike.iter_mut().find(is_alike) {
+                    Some((_, _, bytes)) => *bytes += self.entry_bytes(index) / 2,
+                    None => alike.push((layer, head, self.entry_bytes(index) / 2)),
+                }
+            }
+        }
+        let states = self.state_bytes() / 2;
+        move |tokens| {
+            let held = |(layer, policy, bytes): &(&LayerAttention, Option<SizedPolicy>, u64)| {
+                let held = policy.map_or(tokens, |policy| policy.entries_after(tokens, prompt));
+                held.min(tokens - layer.first_seen(tokens)) as u64 * bytes
+            };
+            states + alike.iter().map(held).sum::<u64>()
+        }
+    }
+
     /// Bytes of an unbounded cache after `tokens` of a text: an entry for each token in every layer. A layer with a window has room
     /// for the window and one block, as a bounded cache has for its size and one block.
     pub fn cache_bytes(&self, tokens: usize) -> u64 {

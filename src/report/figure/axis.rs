@@ -48,6 +48,8 @@ pub(crate) enum Horizontal {
     CacheSize,
     /// Cache sizes in percent of the prompt or text.
     CacheShare,
+    /// Memory of keys and values, in percent of the full cache's or in bytes.
+    Memory,
     /// Octaves of a number, whose points are in the middle between two ticks.
     Octaves(&'static str),
     Number(&'static str),
@@ -58,17 +60,22 @@ pub(crate) enum Horizontal {
 impl Horizontal {
     /// Axis of cache sizes, which are all entries or all shares.
     pub(crate) fn of_sizes(sizes: &[Size]) -> Self {
-        if sizes.iter().any(|size| size.is_share()) { Self::CacheShare } else { Self::CacheSize }
+        match sizes {
+            sizes if sizes.iter().any(|size| size.is_memory()) => Self::Memory,
+            sizes if sizes.iter().any(|size| size.is_share()) => Self::CacheShare,
+            _ => Self::CacheSize,
+        }
     }
 
     pub(crate) fn is_of_sizes(self) -> bool {
-        matches!(self, Self::CacheSize | Self::CacheShare)
+        matches!(self, Self::CacheSize | Self::CacheShare | Self::Memory)
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Horizontal::CacheSize => "cache size (tokens)",
             Horizontal::CacheShare => "cache size (share)",
+            Horizontal::Memory => "mean memory of keys and values",
             Horizontal::Octaves(name) | Horizontal::Number(name) | Horizontal::Named(name) => name,
         }
     }
@@ -146,7 +153,9 @@ fn tick(size: Size) -> Tick {
             let value = f64::from(entries.max(1));
             Tick { value, label: number(value) }
         }
-        Size::Share(_) => Tick { value: size.number(), label: size.to_string() },
+        Size::Share(_) | Size::MemoryShare(_) | Size::Memory(_) => {
+            Tick { value: size.number(), label: size.to_string() }
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn files(sources: &Sources<'_>) -> Result<Files> {
 fn points(panels: &[Panel], schedules: &Schedules) -> String {
     let mut file = header(
         "slice,quantity,policy,cache_size,value,interval_low,interval_high,minus_full,minus_full_low,minus_full_high,\
-         minus_full_nats,minus_full_nats_low,minus_full_nats_high,to_ceiling,to_ceiling_low,to_ceiling_high,chance,samples,samples_expected,clusters,weight,complete,schedule",
+         minus_full_nats,minus_full_nats_low,minus_full_nats_high,to_ceiling,to_ceiling_low,to_ceiling_high,chance,samples,samples_expected,clusters,weight,complete,schedule,held_bytes,peak_bytes",
     );
     // The full cache is in the panels of entries and of shares, which no column tells apart.
     let mut lines = IndexSet::new();
@@ -38,6 +38,7 @@ fn points(panels: &[Panel], schedules: &Schedules) -> String {
             &[shown(panel.guess), point.samples.to_string(), panel.samples.to_string()],
             &[point.clusters.to_string(), point.weight.to_string(), point.complete.to_string()],
             &[shown(schedules.get(&point.policy).map(|(_, schedule)| schedule))],
+            &[shown(point.held_bytes), shown(point.peak_bytes)],
         ];
         lines.insert(line(panel, &fields));
     }
@@ -120,7 +121,7 @@ mod tests {
         assert!(lines[0].starts_with("task,dataset,model,"));
         assert!(lines[1].contains(",full,,7.38905609893065,,,,,,,,,,,,,1,1,1,1,true,"), "{}", lines[1]);
         assert!(
-            lines[2].contains(",\"my, \"\"own\"\"\",64,7.38905609893065,,,0,,,0,,,,,,,1,1,1,1,true,1"),
+            lines[2].contains(",\"my, \"\"own\"\"\",64,7.38905609893065,,,0,,,0,,,,,,,1,1,1,1,true,1,,"),
             "{}",
             lines[2]
         );

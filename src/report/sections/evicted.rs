@@ -48,7 +48,7 @@ impl Evicted {
         self.full += usize::from(of_all > 0);
         (self.prompt, self.of_prompt) = (self.prompt + count * prompt * texts, self.of_prompt + of_prompt);
         (self.after, self.of_after) = (self.after + count * after, self.of_after + of_all - of_prompt);
-        self.most_bytes = self.most_bytes.max(row.peak_cache_bytes);
+        self.most_bytes = self.most_bytes.max(row.allocated_bytes);
         true
     }
 }
@@ -141,7 +141,7 @@ fn table(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Table> {
     let (mut unbounded, mut unknown) = (0, BTreeSet::new());
     for ((size, policy), samples) in &rows {
         let Some(size) = size else {
-            unbounded = samples.values().map(|(row, _)| row.peak_cache_bytes).fold(unbounded, u64::max);
+            unbounded = samples.values().map(|(row, _)| row.allocated_bytes).fold(unbounded, u64::max);
             continue;
         };
         let mut evicted = Evicted::default();
@@ -328,7 +328,7 @@ mod tests {
     fn a_window_hides_sizes_above_it() {
         let of = |policy: &str, size: Option<u32>, local_layers: Option<&str>, windows: &str| {
             changed(cell("f1", policy, size, &[("a", 1.0, 1.0)]), |row| {
-                (row.prompt_tokens, row.peak_cache_bytes) = (100, 1000);
+                (row.prompt_tokens, row.allocated_bytes) = (100, 1000);
                 (row.score, row.scope) = (size.map(|_| "last_attention".into()), Some("layer".into()));
                 (row.local_layers, row.windows) = (local_layers.map(Into::into), Some(windows.into()));
             })
@@ -360,7 +360,7 @@ mod tests {
             let counts = [("a", 100, written[0]), ("b", 20, written[1])];
             changed(cell("f1", policy, size, &samples), |row| {
                 let (_, prompt, new) = counts.iter().find(|(name, ..)| row.sample == *name).unwrap();
-                (row.prompt_tokens, row.new_tokens, row.peak_cache_bytes) = (*prompt, *new, bytes);
+                (row.prompt_tokens, row.new_tokens, row.allocated_bytes) = (*prompt, *new, bytes);
                 (row.score, row.scope) = (size.map(|_| "last_attention".into()), Some("layer".into()));
             })
         };

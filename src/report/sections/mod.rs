@@ -6,6 +6,7 @@ pub(crate) mod ceiling;
 mod evicted;
 mod heads;
 pub(crate) mod kept;
+pub(crate) mod memory;
 mod pages;
 pub(crate) mod pairs;
 mod policies;
@@ -57,6 +58,7 @@ const SETTING: &[fn(&Setting<'_>) -> Vec<Block>] = &[
 /// The parts of a metric in a setting.
 const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
     setting::figure,
+    memory::blocks,
     values::lead,
     smallest_cache::of_setting,
     schedules::blocks,

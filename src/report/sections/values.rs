@@ -101,14 +101,7 @@ pub(crate) fn lines(policies: &[&str], columns: &[(&Panel, Option<Size>)], show:
     let line = |policy: &&str| {
         let cell = |(&(panel, size), best): (&(&Panel, Option<Size>), &Vec<&str>)| {
             let point = panel.shown_at(policy, size)?;
-            let mut entry = match show {
-                Show::Value => Entry::of(&panel.metric, point.estimate),
-                Show::Difference => {
-                    let to_full = point.to_full.as_ref()?;
-                    let nats = to_full.nats.filter(|_| panel.metric.excess().is_some());
-                    nats.map_or_else(|| Entry::of_difference(&panel.metric, to_full.shown), Entry::of_excess)
-                }
-            };
+            let mut entry = number(panel, point, show)?;
             entry.bold = best.contains(policy);
             entry.partial = !point.complete;
             Some(entry)
@@ -116,6 +109,18 @@ pub(crate) fn lines(policies: &[&str], columns: &[(&Panel, Option<Size>)], show:
         Line::of_policy(policy, columns.iter().zip(&best).map(cell).collect())
     };
     policies.iter().map(line).filter(Line::has_any).collect()
+}
+
+/// The number of a point; `None` where there is no difference to the full cache.
+pub(crate) fn number(panel: &Panel, point: &Point, show: Show) -> Option<Entry> {
+    Some(match show {
+        Show::Value => Entry::of(&panel.metric, point.estimate),
+        Show::Difference => {
+            let to_full = point.to_full.as_ref()?;
+            let nats = to_full.nats.filter(|_| panel.metric.excess().is_some());
+            nats.map_or_else(|| Entry::of_difference(&panel.metric, to_full.shown), Entry::of_excess)
+        }
+    })
 }
 
 /// The policies at a size that no other is better than, as far as the panel's pairs are told apart; none where that leaves

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::ledger::{Row, Settings, Text};
 use crate::metric::Metric;
 use crate::report::escape;
+use crate::report::series::SizeUnit;
 
 /// Everything that can change a number, except for policy, positions and cache size. It has a field for each column of rows that can.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -33,9 +34,9 @@ pub struct SeriesKey {
     pub engine: u32,
     /// Empty unless the metric is a property of a device.
     pub device: Text,
-    /// Whether cache sizes are shares of the prompt or the text, and not entries. Programs see it from the sizes themselves.
+    /// What cache sizes are. Programs see it from the sizes themselves.
     #[serde(skip)]
-    pub sizes_are_shares: bool,
+    pub size_unit: SizeUnit,
     /// Samples that any cell has, of how many, while cells are unfinished.
     #[serde(skip)]
     pub unfinished: Option<[usize; 2]>,
@@ -44,8 +45,6 @@ pub struct SeriesKey {
 /// Details that titles treat in a way of their own.
 const MEASURED: &str = "measured";
 const DATA: &str = "data";
-/// What sizes are that are not entries.
-const SHARES: &str = "shares of the prompt or text";
 
 impl SeriesKey {
     /// Names of the fields, as in rows.
@@ -85,7 +84,7 @@ impl SeriesKey {
             prefill: row.prefill.clone(),
             engine: row.engine,
             device: if is_timed { row.device.clone() } else { Text::new() },
-            sizes_are_shares: row.cache_share.is_some(),
+            size_unit: SizeUnit::of(row),
             unfinished: None,
         }
     }
@@ -103,7 +102,12 @@ impl SeriesKey {
 
     /// Everything as text, for fingerprints in file names.
     pub(crate) fn described(&self) -> String {
-        let sizes = if self.sizes_are_shares { " sizes=shares" } else { "" };
+        let sizes = match self.size_unit {
+            SizeUnit::Entries => "",
+            SizeUnit::Share => " sizes=shares",
+            SizeUnit::MemoryShare => " sizes=shares of memory",
+            SizeUnit::Memory => " sizes=memory",
+        };
         self.fields().iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ") + sizes
     }
 
@@ -118,13 +122,13 @@ impl SeriesKey {
             && (a.length, a.stride, a.bos, a.seed, &a.generation)
                 == (b.length, b.stride, b.bos, b.seed, &b.generation)
             && (a.compare_to_full, a.engine, &a.device) == (b.compare_to_full, b.engine, &b.device)
-            && a.cache_share.is_some() == b.cache_share.is_some()
+            && SizeUnit::of(a) == SizeUnit::of(b)
     }
 
     /// The key without what only concerns a bounded cache: `full` and `truncate` are shared by the keys that differ in
     /// nothing else.
     pub fn without_cache(&self) -> Self {
-        Self { prefill: Text::new(), compare_to_full: false, sizes_are_shares: false, ..self.clone() }
+        Self { prefill: Text::new(), compare_to_full: false, size_unit: SizeUnit::Entries, ..self.clone() }
     }
 
     /// The other fields, by name, as titles and lines of settings show them. Fields that do not concern the task are left
@@ -145,7 +149,7 @@ impl SeriesKey {
             (DATA, shorten(&self.data)),
             ("seed", if self.seed == 0 { String::new() } else { self.seed.to_string() }),
             ("prefill", prefill_words(&self.prefill).to_owned()),
-            ("sizes", if self.sizes_are_shares { SHARES.to_owned() } else { String::new() }),
+            ("sizes", self.size_unit.words().to_owned()),
             ("engine", self.engine.to_string()),
             ("device", self.device.to_string()),
         ];

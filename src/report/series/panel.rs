@@ -31,6 +31,13 @@ pub struct Point {
     pub clusters: usize,
     /// What the number is over: scored tokens, words.
     pub weight: f64,
+    /// Bytes that the cache holds while a token after the prompt is predicted, the mean over samples, at 16 bits a number. `None` where
+    /// rows do not have it.
+    pub held_bytes: Option<f64>,
+    /// The most bytes that the cache of any sample holds between two tokens.
+    pub peak_bytes: Option<u64>,
+    /// Least and most entries per layer and key-value head, over samples; `None` for the full cache.
+    pub entries: Option<(u32, u32)>,
     /// Whether the point covers every sample of its panel.
     pub complete: bool,
     /// Share of the way from random eviction to eviction with the future known that the policy goes, where both were measured.
@@ -245,6 +252,9 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&Slice>, series: &Series)
             samples: cell.sums.samples.len(),
             clusters: own.clusters(),
             weight: own.weight,
+            held_bytes: cell.sums.held_bytes(),
+            peak_bytes: cell.sums.peak_bytes(),
+            entries: cell.sums.entries(),
             complete: cell.sums.samples.len() == samples,
             to_ceiling: None,
             reads_future: ceiling::is_ceiling(cell.score()),
@@ -255,6 +265,7 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&Slice>, series: &Series)
         points.push(point);
     }
     notes.extend(unfinished(&points, samples));
+    notes.extend(if slice.is_none() { entries_of_shares(&cells) } else { None });
     let clusters = pool.clusters.len();
     // Repeats are not texts: their spread is shown as it is.
     if !metric.is_timed() {
@@ -266,6 +277,28 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&Slice>, series: &Series)
     let slice = slice.cloned();
     let length = Some(key.length);
     Panel { length, key, metric, slice, guess: None, above_guess: None, points, pairs, samples, clusters, notes }
+}
+
+/// The entries that shares came to, as `25% is 51 to 128 entries`; `None` where no size is a share.
+fn entries_of_shares(cells: &[Cell<'_>]) -> Option<String> {
+    let mut sizes: BTreeMap<Size, BTreeSet<u32>> = BTreeMap::new();
+    for cell in cells.iter().filter(|cell| cell.policy != "truncate") {
+        let Some(size @ Size::Share(_)) = cell.cache_size else { continue };
+        sizes
+            .entry(size)
+            .or_default()
+            .extend(cell.sums.samples.values().filter_map(|sample| sample.row.cache_size));
+    }
+    let words = |(size, entries): (Size, BTreeSet<u32>)| {
+        let (least, most) = (entries.first()?, entries.last()?);
+        Some(if least < most {
+            format!("{size} is {least} to {most} entries")
+        } else {
+            format!("{size} is {least} entries")
+        })
+    };
+    let words: Vec<String> = sizes.into_iter().filter_map(words).collect();
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// Points without all samples.

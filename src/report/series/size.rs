@@ -1,4 +1,4 @@
-//! Cache sizes as reports place cells by them: entries, or a share of a text.
+//! Cache sizes as reports place cells by them: entries, a share of a text, or memory.
 //!
 //! Prompts of other lengths have other numbers of entries at one share, so the share is what the samples of a cell have in common.
 
@@ -6,52 +6,110 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use crate::eviction::MemorySize;
+use crate::format::Bytes;
 use crate::ledger::Row;
 
-/// A cache size as its sweep gives it. Shares come after entries.
+/// A cache size as its sweep gives it. Shares come after entries, memory after shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Size {
     /// Per layer and key-value head.
     Entries(u32),
     /// Share of the prompt or the text, in hundredths of a percent. Samples of one cell may have different numbers of entries.
     Share(u32),
+    /// Mean memory, as a share of the full cache's in hundredths of a percent.
+    MemoryShare(u32),
+    /// Mean memory in bytes.
+    Memory(u64),
+}
+
+/// What a cache size is. Numbers of two units are not in one table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SizeUnit {
+    #[default]
+    Entries,
+    /// Share of the prompt or the text.
+    Share,
+    /// Mean memory as a share of the full cache's.
+    MemoryShare,
+    /// Mean memory in bytes.
+    Memory,
+}
+
+impl SizeUnit {
+    /// The unit of a row's size; the unbounded cache counts as entries.
+    pub fn of(row: &Row) -> SizeUnit {
+        match (row.cache_share, row.cache_memory.as_deref()) {
+            (Some(_), _) => SizeUnit::Share,
+            (None, Some(memory)) if memory.ends_with('%') => SizeUnit::MemoryShare,
+            (None, Some(_)) => SizeUnit::Memory,
+            (None, None) => SizeUnit::Entries,
+        }
+    }
+
+    /// What sizes are that are not entries; of those empty.
+    pub fn words(self) -> &'static str {
+        match self {
+            SizeUnit::Entries => "",
+            SizeUnit::Share => "shares of the prompt or text",
+            SizeUnit::MemoryShare => "mean memory, as shares of the full cache's",
+            SizeUnit::Memory => "mean memory",
+        }
+    }
 }
 
 impl Size {
     /// `None` for the unbounded cache.
     pub fn of(row: &Row) -> Option<Self> {
         let share = row.cache_share.map(|share| Self::Share((1e4 * share).round() as u32));
-        share.or(row.cache_size.map(Self::Entries))
+        let memory = || match row.cache_memory.as_deref()?.parse().ok()? {
+            MemorySize::Share(share) => Some(Self::MemoryShare((1e4 * share.number()).round() as u32)),
+            MemorySize::Bytes(bytes) => Some(Self::Memory(bytes)),
+        };
+        share.or_else(memory).or(row.cache_size.map(Self::Entries))
     }
 
+    /// Whether the size is a part of the sample's own.
     pub fn is_share(self) -> bool {
-        matches!(self, Self::Share(_))
+        matches!(self, Self::Share(_) | Self::MemoryShare(_))
     }
 
-    /// `None` for a share.
+    /// Whether the size is an amount of memory.
+    pub fn is_memory(self) -> bool {
+        matches!(self, Self::MemoryShare(_) | Self::Memory(_))
+    }
+
+    /// `None` for what is not a number of entries.
     pub fn entries(self) -> Option<u32> {
         if let Self::Entries(entries) = self { Some(entries) } else { None }
     }
 
-    /// Entries, or percent.
+    /// Entries, percent, or bytes.
     pub fn number(self) -> f64 {
         match self {
             Self::Entries(entries) => entries.into(),
-            Self::Share(hundredths) => f64::from(hundredths) / 100.0,
+            Self::Share(hundredths) | Self::MemoryShare(hundredths) => f64::from(hundredths) / 100.0,
+            Self::Memory(bytes) => bytes as f64,
         }
     }
 
-    /// Whether a text of so many tokens does not fit.
+    /// Whether a text of so many tokens does not fit. Of memory it is not known.
     pub fn is_below(self, length: u32) -> bool {
         match self {
             Self::Entries(entries) => entries < length,
-            Self::Share(hundredths) => hundredths < 10_000,
+            Self::Share(hundredths) | Self::MemoryShare(hundredths) => hundredths < 10_000,
+            Self::Memory(_) => true,
         }
     }
 
-    /// `64 entries`, or `25% of the prompt or text`.
+    /// `64 entries`, `25% of the prompt or text`, or `25% of the full cache's memory`.
     pub fn words(self) -> String {
-        format!("{self} {}", if self.is_share() { "of the prompt or text" } else { "entries" })
+        match self {
+            Self::Entries(_) => format!("{self} entries"),
+            Self::Share(_) => format!("{self} of the prompt or text"),
+            Self::MemoryShare(_) => format!("{self} of the full cache's memory"),
+            Self::Memory(_) => self.to_string(),
+        }
     }
 }
 
@@ -61,19 +119,24 @@ impl From<u32> for Size {
     }
 }
 
-/// Writes a size as a sweep does: `64`, `12.5%`.
+/// Writes a size as a sweep does: `64`, `12.5%`, `2.00 MB`.
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.number(), if self.is_share() { "%" } else { "" })
+        match self {
+            Self::Entries(entries) => write!(f, "{entries}"),
+            Self::Share(_) | Self::MemoryShare(_) => write!(f, "{}%", self.number()),
+            Self::Memory(bytes) => write!(f, "{}", Bytes(*bytes)),
+        }
     }
 }
 
-/// A number of entries, or the text of a share.
+/// A number of entries, or the text of another size.
 impl Serialize for Size {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Entries(entries) => entries.serialize(serializer),
-            Self::Share(_) => serializer.collect_str(self),
+            Self::MemoryShare(_) => serializer.collect_str(&format_args!("memory {self}")),
+            _ => serializer.collect_str(self),
         }
     }
 }

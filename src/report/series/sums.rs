@@ -13,7 +13,7 @@ use indexmap::{IndexMap, IndexSet};
 
 use crate::ledger::Row;
 use crate::metric::{GEOMETRIC_MEANS, Slice};
-use crate::report::series::{SeriesKey, Size, place};
+use crate::report::series::{SeriesKey, Size, SizeUnit, place};
 use crate::report::statistics::Sums;
 
 /// A policy, as lines of tables call it, at a cache size; `None` is the unbounded cache.
@@ -44,6 +44,26 @@ pub struct CellSums<'a> {
     pub samples: BTreeMap<&'a str, SampleSum<'a>>,
 }
 
+impl CellSums<'_> {
+    /// Bytes that the cache holds, the mean over samples; `None` where a sample does not say it.
+    pub fn held_bytes(&self) -> Option<f64> {
+        let held: Vec<f64> = self.samples.values().map(|sample| sample.row.held_bytes).collect::<Option<_>>()?;
+        (!held.is_empty()).then(|| held.iter().sum::<f64>() / held.len() as f64)
+    }
+
+    /// Least and most entries of a sample's cache; `None` for the unbounded cache.
+    pub fn entries(&self) -> Option<(u32, u32)> {
+        let entries = || self.samples.values().filter_map(|sample| sample.row.cache_size);
+        entries().min().zip(entries().max())
+    }
+
+    /// The most bytes that the cache of any sample holds; `None` where a sample does not say it.
+    pub fn peak_bytes(&self) -> Option<u64> {
+        let peaks: Vec<u64> = self.samples.values().map(|sample| sample.row.peak_bytes).collect::<Option<_>>()?;
+        peaks.into_iter().max()
+    }
+}
+
 /// Where `full` and `truncate` are placed. They never evict, so it does not matter to them how a bounded cache is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unbounded {
@@ -63,13 +83,13 @@ pub type AllSeries<'a> = IndexMap<SeriesId<'a>, Series<'a>>;
 /// the other.
 pub fn all_series(rows: &[Row], unbounded: Unbounded, wanted: impl Fn(&Row) -> bool) -> Result<AllSeries<'_>> {
     let cells = cells(rows, wanted);
-    // The keys of policies, by whether sizes are shares. Of cut texts alone there are none.
-    let mut bounded: BTreeMap<SeriesKey, BTreeMap<bool, IndexSet<&SeriesKey>>> = BTreeMap::new();
+    // The keys of policies, by the unit of sizes. Of cut texts alone there are none.
+    let mut bounded: BTreeMap<SeriesKey, BTreeMap<SizeUnit, IndexSet<&SeriesKey>>> = BTreeMap::new();
     for (key, _, rows) in cells.iter().filter(|(_, _, rows)| rows[0].policy != "full") {
-        let of_unit = bounded.entry(key.without_cache()).or_default().entry(key.sizes_are_shares).or_default();
+        let of_unit = bounded.entry(key.without_cache()).or_default().entry(key.size_unit).or_default();
         of_unit.extend((!rows[0].never_evicts()).then_some(key));
     }
-    let entries = BTreeMap::from([(false, IndexSet::new())]);
+    let entries = BTreeMap::from([(SizeUnit::Entries, IndexSet::new())]);
     let mut all = AllSeries::new();
     for (key, (metric, slice), rows) in &cells {
         let head = rows[0];
@@ -84,11 +104,9 @@ pub fn all_series(rows: &[Row], unbounded: Unbounded, wanted: impl Fn(&Row) -> b
             (true, Unbounded::BesidePolicies) => {
                 let has_size = head.policy != "full";
                 let units = bounded.get(&key.without_cache()).unwrap_or(&entries).iter();
-                for (&sizes_are_shares, keys) in
-                    units.filter(|(unit, _)| !has_size || **unit == key.sizes_are_shares)
-                {
+                for (&size_unit, keys) in units.filter(|(unit, _)| !has_size || **unit == key.size_unit) {
                     match keys.is_empty() {
-                        true => add(SeriesKey { sizes_are_shares, ..key.clone() })?,
+                        true => add(SeriesKey { size_unit, ..key.clone() })?,
                         false => keys.iter().try_for_each(|key| add((*key).clone()))?,
                     }
                 }

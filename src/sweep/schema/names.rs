@@ -86,10 +86,24 @@ pub fn keep_first(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"anyOf": [{"anyOf": amounts()}, one_of(&prompt)], "default": 0, "examples": [4, "10%", "prompt"]})
 }
 
+/// Pattern of a share above 0 % and up to 100 %.
+const SHARE: &str = "^(?!0+(\\.0+)?%)(100(\\.0{1,2})?|[1-9]?[0-9](\\.[0-9]{1,2})?)%$";
+
+pub fn memory(_: &mut SchemaGenerator) -> Schema {
+    let sizes = json!([
+        {"type": "string", "pattern": SHARE},
+        {"type": "string", "pattern": "^[0-9.]+ ?([kMGT]?B|[KMGT]iB)$"},
+    ]);
+    json_schema!({
+        "type": ["array", "null"], "items": {"anyOf": sizes}, "uniqueItems": true, "default": [],
+        "examples": [["50%", "25%", "12.5%"], ["2MB"]],
+    })
+}
+
 pub fn cache_sizes(_: &mut SchemaGenerator) -> Schema {
     let sizes = json!([
         {"type": "integer", "minimum": 1, "maximum": u32::MAX},
-        {"type": "string", "pattern": "^(?!0+(\\.0+)?%)(100(\\.0{1,2})?|[1-9]?[0-9](\\.[0-9]{1,2})?)%$"},
+        {"type": "string", "pattern": SHARE},
     ]);
     json_schema!({
         "type": ["array", "null"], "items": {"anyOf": sizes}, "uniqueItems": true, "default": [],

@@ -54,7 +54,7 @@ pub struct CacheYaml {
     /// Words after which the likelihood of each of `doc_to_choice` is compared, beside the answer that is written, for the metric
     /// `accuracy_likelihood`.
     pub likelihood_after: Option<String>,
-    /// Whether long answers are the point: `cut_off` and `held_bytes` are then measured too.
+    /// Whether long answers are the point: `cut_off` is then measured too.
     pub long_answers: bool,
     /// Whether prompts go through the model's chat template, if it has one; by default they do not, as in the harness.
     pub chat_template: bool,

@@ -15,6 +15,7 @@ use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::canonical::json;
 use crate::task::data::TextSample;
+use crate::task::memory::CacheMemory;
 use crate::task::perplexity::measure;
 use crate::task::prepared::{Batch, PreparedTask, Report, SampleResult, Samples, TokenCost};
 use crate::task::request::{Request, by_slice};
@@ -76,21 +77,49 @@ impl RollingText {
         RollingText { windows: windows(text, prefix, length).into_iter().map(sample).collect(), prefix }
     }
 
-    /// The text's NLL in nats, the seconds that reading took, and the most bytes of a cache.
+    /// The text's NLL in nats, the seconds that reading took, the most bytes that were allocated for a cache, and what the cache held of
+    /// each window.
     ///
     /// # Errors
     /// Tokens that the model does not have, a window that is too long for it, or an interruption.
-    pub fn read(&self, model: &LanguageModel, config: &CacheConfig) -> Result<(f64, f64, u64)> {
-        let (mut nll, mut seconds, mut peak) = (0.0, 0.0, 0);
+    pub fn read(&self, model: &LanguageModel, config: &CacheConfig) -> Result<RollingResult> {
+        let mut read = RollingResult::default();
         for window in &self.windows {
             let window = self.for_rule(window, config.cache.rule);
             let prefix = FullCachePrefix::read(model, &window.tokens, None, std::slice::from_ref(config))?;
             let result = measure(model, &window, None, config, prefix.as_ref())?;
             let whole = result.sums.iter().filter(|sum| sum.metric == "nll" && sum.slice.is_none());
-            nll += whole.map(|sum| sum.value).sum::<f64>();
-            (seconds, peak) = (seconds + result.seconds, peak.max(result.peak_cache_bytes));
+            read.nll += whole.map(|sum| sum.value).sum::<f64>();
+            read.seconds += result.seconds;
+            read.allocated_bytes = read.allocated_bytes.max(result.allocated_bytes);
+            read.own_size = read.own_size.max(result.own_size);
+            read.windows.push((window.scored.len(), result.memory));
         }
-        Ok((nll, seconds, peak))
+        Ok(read)
+    }
+}
+
+/// What was measured of a text in windows.
+#[derive(Debug, Default)]
+pub struct RollingResult {
+    /// NLL of the text in nats.
+    pub nll: f64,
+    pub seconds: f64,
+    pub allocated_bytes: u64,
+    own_size: Option<usize>,
+    /// Tokens that each window scores, and what its cache held.
+    windows: Vec<(usize, Option<CacheMemory>)>,
+}
+
+impl RollingResult {
+    /// What the cache held, on average over the scored tokens of all windows.
+    fn memory(&self) -> Option<CacheMemory> {
+        let windows = self.windows.iter().map(|(scored, memory)| Some((*scored as f64, (*memory)?)));
+        let windows: Vec<(f64, CacheMemory)> = windows.collect::<Option<_>>()?;
+        let scored: f64 = windows.iter().map(|(scored, _)| scored).sum();
+        let held: f64 = windows.iter().map(|(scored, memory)| scored * memory.held).sum();
+        let peak = windows.iter().map(|(_, memory)| memory.peak).max()?;
+        Some(CacheMemory { held: held / scored.max(1.0), peak })
     }
 }
 
@@ -171,15 +200,18 @@ impl Samples for Documents {
 impl Documents {
     fn result(&self, model: &LanguageModel, sample: usize, config: &CacheConfig) -> Result<SampleResult> {
         let Document { request, counted, text } = &self.documents[sample];
-        let (nll, seconds, peak) = text.read(model, config)?;
-        let metrics = self.definition.metrics.iter().filter_map(|metric| metric::of_text(metric, nll, counted));
+        let read = text.read(model, config)?;
+        let metrics =
+            self.definition.metrics.iter().filter_map(|metric| metric::of_text(metric, read.nll, counted));
         let sums = metrics.flat_map(|(id, value, weight)| {
             by_slice(request, id, value).map(move |sum| MetricSum { weight, ..sum }).collect::<Vec<_>>()
         });
         Ok(SampleResult {
             sums: sums.collect(),
-            seconds,
-            peak_cache_bytes: peak,
+            seconds: read.seconds,
+            memory: read.memory(),
+            allocated_bytes: read.allocated_bytes,
+            own_size: read.own_size,
             prompt_tokens: self.tokens(sample),
             ..SampleResult::default()
         })

@@ -13,6 +13,7 @@ use super::start::Start;
 use crate::lm::Tokenizer;
 use crate::metric::{MetricSum, REPEATS_PROMPT, TOO_SHORT};
 use crate::task::embedded::Book;
+use crate::task::memory::{Pieces, SampleLengths};
 
 /// One text for the model, cut from a book. Its JSON has all that a measurement of the sample depends on, for ids.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -52,6 +53,13 @@ impl TextSample {
     pub fn repeats_prompt(&self) -> Option<MetricSum> {
         let scored = self.scored.len() as f64;
         (self.repeated > 0).then(|| MetricSum::new(REPEATS_PROMPT, self.repeated as f64, scored))
+    }
+
+    /// Tokens that its cache depends on.
+    pub fn lengths(&self) -> SampleLengths {
+        let pieces = Pieces::OfText { lead: usize::from(self.bos.is_some()) };
+        let predicted = self.scored.start.max(1)..self.scored.end.max(2);
+        SampleLengths { prompt: self.prompt, tokens: self.tokens.len(), predicted, pieces }
     }
 
     /// The tokens that answer a recall, each once, ascending.

@@ -11,6 +11,7 @@ use crate::lm::{GenerationSettings, LanguageModel};
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::canonical::json;
+use crate::task::memory::SampleLengths;
 use crate::task::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use crate::task::request::{Request, Scorer, Unmeasurable};
 use crate::task::spec::{PrepareContext, TaskSpec};
@@ -80,9 +81,9 @@ impl Samples for EncodedPrompts {
         Some(&self.prompts[sample].request)
     }
 
-    fn prompt(&self, sample: usize, config: &CacheConfig) -> Option<usize> {
-        let EncodedPrompt { tokens, before_question, .. } = &self.prompts[sample];
-        Some(if config.cuts_before_question() { *before_question } else { tokens.len() })
+    fn lengths(&self, sample: usize, config: &CacheConfig) -> SampleLengths {
+        let prompt = &self.prompts[sample];
+        prompt.lengths(config.query_aware, prompt.tokens.len(), prompt.follow())
     }
 
     fn unmeasurable(&self, sample: usize) -> Option<&Unmeasurable> {

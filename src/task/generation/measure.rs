@@ -14,6 +14,7 @@ use crate::eviction::CacheRule;
 use crate::lm::{Generated, Generator, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, Tensor, clone_error};
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix, scores_without_numbers};
+use crate::task::memory::{HeldEntries, SampleLengths};
 use crate::task::prepared::{Batch, Report, SampleResult};
 use crate::task::request::{Likelihood, Request, by_slice};
 
@@ -28,9 +29,11 @@ pub(super) struct Generation<'a> {
 /// What is known of a text while it is being generated.
 struct Open {
     prompt: Vec<u32>,
-    /// Tokens of the prompt after which the cache is cut, if it is.
-    cut: usize,
-    /// Its cache, with the size that it has where that is a share of the prompt.
+    /// The prompt's own lengths, without what is written.
+    lengths: SampleLengths,
+    /// What the cache holds after the prompt.
+    held: HeldEntries,
+    /// Its cache, with the size that it has for this prompt.
     config: CacheConfig,
     /// Largest size of the cache so far, in bytes.
     peak: u64,
@@ -73,7 +76,8 @@ impl Generation<'_> {
                     let chosen = begun.and_then(|(prompt, of_text)| {
                         let sums = self.choose(sample, &prompt)?;
                         let seconds = shared_seconds + started.elapsed().as_secs_f64();
-                        Ok(self.result(sums, Open { seconds, ..of_text }, (0, 0)))
+                        let longest = self.prompts.prompts[sample].continuations.iter().map(Vec::len).max();
+                        Ok(self.result(sums, Open { seconds, ..of_text }, (0, longest.unwrap_or(0), 0)))
                     });
                     report(sample, chosen)?;
                     continue;
@@ -99,26 +103,38 @@ impl Generation<'_> {
                 of_text.seconds += text.seconds;
                 let result = text.text.and_then(|written| {
                     let sums = self.score(text.key, &of_text, &written)?;
-                    Ok(self.result(sums, of_text, (written.tokens.len(), written.cache_bytes)))
+                    Ok(self.result(
+                        sums,
+                        of_text,
+                        (written.tokens.len(), written.tokens.len(), written.cache_bytes),
+                    ))
                 });
                 report(text.key, result)?;
             }
         }
     }
 
-    /// Puts together what was measured of a text, whose answer has `new_tokens` tokens and whose cache `bytes` bytes.
-    fn result(&self, sums: Vec<MetricSum>, of_text: Open, (new_tokens, bytes): (usize, u64)) -> SampleResult {
-        let Open { prompt, config, peak, seconds, .. } = of_text;
+    /// Puts together what was measured of a text that wrote `new_tokens` tokens, where `follow` tokens were written or compared after the
+    /// prompt, and whose cache took `bytes` bytes.
+    fn result(
+        &self,
+        sums: Vec<MetricSum>,
+        of_text: Open,
+        (new_tokens, follow, bytes): (usize, usize, u64),
+    ) -> SampleResult {
+        let Open { prompt, config, lengths, held, peak, seconds, .. } = of_text;
         // How much a cache without a policy has allocated depends on the other prompts.
-        let peak_cache_bytes = match self.config.cache.rule {
+        let allocated_bytes = match self.config.cache.rule {
             CacheRule::Evict { .. } => peak.max(bytes),
             _ => self.model.shape().cache_bytes(prompt.len() + new_tokens),
         };
+        let lengths = lengths.followed_by(follow);
         let prompt_tokens = prompt.len();
         SampleResult {
             sums,
             seconds,
-            peak_cache_bytes,
+            memory: config.memory(self.model.shape(), &lengths, Some(&held)),
+            allocated_bytes,
             prompt_tokens,
             new_tokens,
             side_files: Vec::new(),
@@ -170,7 +186,7 @@ impl Generation<'_> {
             // Each of its prompts is cut by itself.
             (CacheRule::Truncate { .. }, _) => return Ok((None, 0)),
             // Each has a size of its own.
-            _ if config.cache.prompt_share().is_some() => return Ok((None, config.start(common))),
+            _ if config.cache.relative.is_some() => return Ok((None, config.start(common))),
             (_, Some(policy)) => config.bounded_memory(model, policy, self.prefix, (common, false), text, None)?,
             _ if common > 0 => {
                 return Ok((Some(FullCachePrefix::of(self.prefix, common)?.memory.clone()), common));
@@ -192,13 +208,14 @@ impl Generation<'_> {
     ) -> Result<(PrefilledPrompt, Open)> {
         let Generation { model, config, .. } = *self;
         let seed = config.cache.seed.wrapping_add(prompt.request.seed);
-        let tokens = match config.cache.rule {
+        let own = config
+            .of_sample(model.shape(), &prompt.lengths(config.query_aware, prompt.tokens.len(), prompt.follow()))?;
+        let tokens = match own.cache.rule {
             CacheRule::Truncate { size } => self.prompts.truncated(prompt, size)?,
             _ => prompt.tokens.clone(),
         };
         // Where the prompt ends for a cache that is cut.
         let cut = if self.config.cuts_before_question() { prompt.before_question } else { tokens.len() };
-        let own = config.of_prompt(cut)?;
         let mut memory = match (common, own.sized()) {
             (Some(memory), _) => memory.clone(),
             (None, Some(policy)) => {
@@ -206,7 +223,7 @@ impl Generation<'_> {
             }
             (None, None) => {
                 let expect = tokens.len() + prompt.max_new_tokens;
-                let text = config.cache.rule.piece().unwrap_or(prompt.request.length);
+                let text = own.cache.rule.piece().unwrap_or(prompt.request.length);
                 model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() })
             }
         };
@@ -231,7 +248,10 @@ impl Generation<'_> {
         let likeliest = likeliest.transpose()?;
         let mut measured = self.answer_nll(&memory, &state, &prompt.request)?;
         measured.extend(own.held_by_head(&memory));
-        let of_text = Open { prompt: tokens.clone(), cut, config: own, peak, likeliest, measured, seconds: 0.0 };
+        let lengths = prompt.lengths(config.query_aware, tokens.len(), 0);
+        let held = HeldEntries::from(&memory);
+        let of_text =
+            Open { prompt: tokens.clone(), lengths, held, config: own, peak, likeliest, measured, seconds: 0.0 };
         let max_new_tokens = prompt.max_new_tokens;
         Ok((PrefilledPrompt { memory, state, prompt: tokens, seed, max_new_tokens }, of_text))
     }
@@ -269,7 +289,7 @@ impl Generation<'_> {
     /// The metrics of one text. The first is always the number of its tokens, and carries the text itself.
     fn score(&self, sample: usize, of_text: &Open, written: &Generated) -> Result<Vec<MetricSum>> {
         let (scorer, request) = (&self.prompts.scorer, &self.prompts.prompts[sample].request);
-        let Open { prompt, cut, config, likeliest, measured, .. } = of_text;
+        let Open { prompt, likeliest, measured, .. } = of_text;
         let tokens = written.tokens.len() as f64;
         let output = Some(written.text.clone());
         let mut sums = vec![MetricSum { output, ..MetricSum::new("new_tokens", tokens, 1.0) }];
@@ -279,8 +299,6 @@ impl Generation<'_> {
         }
         if scorer.is_long() {
             sums.push(MetricSum::new("cut_off", f64::from(u8::from(!written.ended)), 1.0));
-            let written = prompt.len()..prompt.len() + written.tokens.len();
-            sums.extend(config.held_bytes(self.model.shape(), (*cut).min(prompt.len()), written, None));
         }
         if let Some(class) = likeliest {
             let is_right = request.references.contains(class);

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rayon::prelude::*;
 
 use crate::lm::{BLOCK, ChatFormat, ChatTemplate, GenerationSettings, ModelFiles, Tokenizer};
+use crate::task::memory::{Pieces, SampleLengths};
 use crate::task::request::{Cut, Fitted, GenerationConfig, Prompt, Request, Scorer, Unmeasurable, shared};
 
 /// A request in a model's tokens.
@@ -46,6 +47,19 @@ impl EncodedPrompt {
         let (document, before_question) = (self.document, self.before_question);
         let [document, before_question] = [document, before_question].map(|tokens| tokens.saturating_sub(lost));
         Some(EncodedPrompt { tokens: self.tokens[lost..].to_vec(), document, before_question, ..self.clone() })
+    }
+
+    /// Tokens that the prompt's cache depends on, if `read` of its tokens are read and `follow` tokens follow them. Without a
+    /// `query_aware` cache the prompt ends before its question.
+    pub fn lengths(&self, query_aware: bool, read: usize, follow: usize) -> SampleLengths {
+        let prompt = if query_aware { read } else { self.before_question.min(read) };
+        let predicted = read..read + follow.max(1);
+        SampleLengths { prompt: Some(prompt), tokens: read + follow, predicted, pieces: Pieces::LastOfPrompt }
+    }
+
+    /// Tokens that follow the prompt at most: those of the longest continuation, or those that may be written.
+    pub fn follow(&self) -> usize {
+        self.continuations.iter().map(Vec::len).max().unwrap_or(self.max_new_tokens)
     }
 
     /// Tokens of all continuations.

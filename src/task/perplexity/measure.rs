@@ -32,39 +32,40 @@ pub fn measure(
 ) -> Result<SampleResult> {
     let started = Instant::now();
     let tokens = sample.tokens.len();
-    let config = &config.of_prompt(sample.prompt.unwrap_or(tokens))?;
+    let (shape, lengths) = (model.shape(), sample.lengths());
+    let config = &config.of_sample(shape, &lengths)?;
     let own_size = config.own_size();
     let shared = || FullCachePrefix::of(prefix, config.needs(tokens, sample.prompt));
     let mut seconds = 0.0;
-    let (mut lost, mut held, mut by_head, mut no_numbers) = (None, None, None, None);
+    let (mut lost, mut by_head, mut no_numbers) = (None, None, None);
+    let mut memory = config.memory(shape, &lengths, None);
     let mut side_files = Vec::new();
     let mut tally = Tally::new(model, sample, if config.compare { Some(shared()?) } else { None });
-    let peak_cache_bytes = match (config.cache.rule, config.evicting(tokens)) {
+    let allocated_bytes = match (config.cache.rule, config.evicting(tokens)) {
         (CacheRule::Truncate { size }, _) if size < tokens => {
             truncated(model, sample, size, &mut tally)?;
-            model.shape().cache_bytes(size)
+            shape.cache_bytes(size)
         }
         (_, Some(policy)) => {
-            let mut memory;
-            (memory, by_head) = bounded(model, sample, config, policy, prefix, &mut tally)?;
+            let mut read;
+            (read, by_head) = bounded(model, sample, config, policy, prefix, &mut tally)?;
             // Of the queries that predict the scored tokens, as of every other metric here.
             let of_queries = |lost: &[f32]| tally.queries().map(|query| f64::from(lost[query])).sum::<f64>();
-            lost = memory.lost().map(of_queries);
-            no_numbers = scores_without_numbers(memory.score_count())?;
+            lost = read.lost().map(of_queries);
+            no_numbers = scores_without_numbers(read.score_count())?;
             if config.log {
-                let shape = model.shape();
                 let groups = shape.decision_groups(Some(policy), config.cache.options);
                 // What windows had passed before the cache branched off the full one is not in the log.
                 let windows = shape.attention.iter().map(|layer| layer.window);
                 let mut lifetimes = Lifetimes::new(&groups, tokens).in_windows(windows);
-                lifetimes.add(&memory.take_log());
+                lifetimes.add(&read.take_log());
                 side_files.extend(lifetimes.log());
             }
             match sample.prompt.filter(|_| config.cuts()) {
-                None => memory.bytes(),
+                None => read.bytes(),
                 Some(prompt) => {
-                    held = config.held_bytes(model.shape(), prompt, prompt..tokens, Some(&memory));
-                    memory.bytes().max(model.shape().cache_bytes(prompt))
+                    memory = config.memory(shape, &lengths, Some(&(&read).into()));
+                    read.bytes().max(shape.cache_bytes(prompt))
                 }
             }
         }
@@ -73,7 +74,7 @@ pub fn measure(
             seconds += prefix.seconds;
             tally.add(&prefix.states, 1)?;
             // The prefix also has what windows have passed, for caches that branch off it.
-            model.shape().cache_bytes(tokens)
+            shape.cache_bytes(tokens)
         }
     };
     side_files.extend(texts.map(|texts| tally.tokens(texts)));
@@ -81,12 +82,11 @@ pub fn measure(
     if let Some(lost) = lost {
         sums.push(MetricSum::new("evicted_mass", lost, sums[0].weight));
     }
-    sums.extend(held);
     sums.extend(by_head);
     sums.extend(no_numbers);
     seconds += started.elapsed().as_secs_f64();
     let prompt_tokens = sample.prompt.unwrap_or(tokens);
-    Ok(SampleResult { sums, seconds, peak_cache_bytes, prompt_tokens, new_tokens: 0, side_files, own_size })
+    Ok(SampleResult { sums, seconds, memory, allocated_bytes, prompt_tokens, new_tokens: 0, side_files, own_size })
 }
 
 /// The sample with a cache that evicts. Also returns what its heads hold after the prompt's cut, or at the end.

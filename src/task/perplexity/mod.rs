@@ -16,6 +16,7 @@ pub use pieces::{Piece, pieces};
 use super::cache::{CacheConfig, FullCachePrefix};
 use super::canonical::json;
 use super::data::{self, BooksYaml, Bos, CutBooks, Start, Tail, TextSample, Texts, cut, resolve_bos};
+use super::memory::SampleLengths;
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::eviction::{Amount, CacheRule};
@@ -150,8 +151,8 @@ impl Samples for PerplexitySamples {
         self.samples[sample].tokens.len()
     }
 
-    fn prompt(&self, sample: usize, _: &CacheConfig) -> Option<usize> {
-        self.samples[sample].prompt
+    fn lengths(&self, sample: usize, _: &CacheConfig) -> SampleLengths {
+        self.samples[sample].lengths()
     }
 
     fn full_cache_tokens(&self, configs: &[CacheConfig]) -> usize {

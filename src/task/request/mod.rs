@@ -38,8 +38,7 @@ pub trait Scorer: Send + Sync {
         false
     }
 
-    /// Whether long texts are the point: the metric `cut_off` says that one reached its limit of tokens without an end, and
-    /// `held_bytes` what the cache held meanwhile.
+    /// Whether long texts are the point: the metric `cut_off` says that one reached its limit of tokens without an end.
     fn is_long(&self) -> bool {
         false
     }

@@ -34,10 +34,11 @@ impl RetentionSamples {
         let text = &samples[index];
         let shape = model.shape();
         let tokens = text.sample.tokens.len();
-        let policy = config.evicting(tokens);
         let windows = shape.attention.iter().map(|layer| layer.window);
         let (mut by_head, mut no_numbers) = (None, None);
-        let (lifetimes, peak_cache_bytes) = match (config.cache.rule, policy) {
+        let config = &config.of_sample(shape, &text.sample.lengths())?;
+        let policy = config.evicting(tokens);
+        let (lifetimes, allocated_bytes) = match (config.cache.rule, policy) {
             (CacheRule::Truncate { size }, _) if size < tokens => {
                 let lead = usize::from(text.sample.bos.is_some());
                 let pieces = Lifetimes::of_pieces(shape.cached_layers().len(), tokens, size, lead);
@@ -71,8 +72,11 @@ impl RetentionSamples {
             side_files.push(SideFile { kind: "tokens", table: tokens_table(text, pieces) });
         }
         let seconds = started.elapsed().as_secs_f64();
-        let measured = SampleResult { sums, seconds, peak_cache_bytes, side_files, ..SampleResult::default() };
-        Ok(SampleResult { prompt_tokens: tokens, ..measured })
+        let memory = config.memory(shape, &text.sample.lengths(), None);
+        let own_size = config.own_size();
+        let measured =
+            SampleResult { sums, seconds, memory, allocated_bytes, side_files, ..SampleResult::default() };
+        Ok(SampleResult { prompt_tokens: tokens, own_size, ..measured })
     }
 }
 

@@ -23,6 +23,8 @@ use crate::vector;
 /// What the model reports, or memory too small for one sequence.
 pub fn measure(model: &LanguageModel, task: &Timing, config: &CacheConfig) -> Result<SampleResult> {
     let started = Instant::now();
+    let lengths = task.lengths();
+    let config = &config.of_sample(model.shape(), &lengths)?;
     let plan = plan(task, config)?;
     let cache = {
         let mut memory = model.new_memory(&plan);
@@ -58,9 +60,11 @@ pub fn measure(model: &LanguageModel, task: &Timing, config: &CacheConfig) -> Re
     Ok(SampleResult {
         sums,
         seconds: started.elapsed().as_secs_f64(),
-        peak_cache_bytes: cache * batch as u64,
+        memory: config.memory(model.shape(), &lengths, None),
+        allocated_bytes: cache * batch as u64,
         prompt_tokens: task.prompt,
         new_tokens: task.decoded(),
+        own_size: config.own_size(),
         ..SampleResult::default()
     })
 }

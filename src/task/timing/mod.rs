@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::cache::CacheConfig;
 use super::data::{self, RANDOM_TOKENS, Texts};
+use super::memory::SampleLengths;
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::format::Bytes;
@@ -92,6 +93,11 @@ impl Timing {
     /// Tokens decoded one after the other.
     fn decoded(&self) -> usize {
         self.length - self.prompt
+    }
+
+    /// Tokens that a sequence's cache depends on: those after the prompt are decoded.
+    fn lengths(&self) -> SampleLengths {
+        SampleLengths { predicted: self.prompt..self.length, ..SampleLengths::of_text(self.length) }
     }
 
     /// Sequences that fit beside the weights, each with a cache of so many bytes.

@@ -1,0 +1,64 @@
+//! A metric over the memory that caches hold: where caches of one size hold unequal memory, sizes do not compare them.
+
+use super::Measured;
+use super::values::{POLICY, Show, number};
+use crate::format::Bytes;
+use crate::report::document::{Block, Entry, Grid, Line, Table};
+use crate::report::series::{Panel, Point, place};
+
+/// The memory of caches that are called equal may differ by this part.
+const EQUAL: f64 = 0.02;
+
+/// Whether memory has to be shown: sizes are memory, or two policies of one size hold unequal memory.
+pub(crate) fn is_unequal(panel: &Panel) -> bool {
+    panel.sizes().into_iter().any(|size| {
+        let at_size = panel.points.iter().filter(|point| point.is_policy() && point.cache_size == Some(size));
+        let held: Vec<f64> = at_size.filter_map(|point| point.held_bytes).collect();
+        let (least, most) =
+            held.iter().fold((f64::INFINITY, 0.0f64), |(least, most), held| (least.min(*held), most.max(*held)));
+        size.is_memory() || most > least * (1.0 + EQUAL)
+    })
+}
+
+pub(super) fn blocks(measured: &Measured<'_>) -> Vec<Block> {
+    table(measured.panel).map(Block::Table).into_iter().collect()
+}
+
+/// A line for each policy and size, from the most memory to the least.
+pub(crate) fn table(panel: &Panel) -> Option<Table> {
+    if !is_unequal(panel) {
+        return None;
+    }
+    let mut points: Vec<(f64, &Point)> =
+        panel.points.iter().filter_map(|point| Some((point.held_bytes?, point))).collect();
+    points.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let show = if panel.full().is_some() { Show::Difference } else { Show::Value };
+    let full = panel.full().and_then(|full| full.held_bytes);
+    let line = |(held, point): &(f64, &Point)| {
+        let share = full.map_or_else(|| "-".to_owned(), |full| format!("{:.1}", 100.0 * held / full));
+        let cells = vec![
+            Some(Entry::plain(Bytes(held.round() as u64).to_string())),
+            Some(Entry::plain(share)),
+            point.peak_bytes.map(|peak| Entry::plain(Bytes(peak).to_string())),
+            point.entries.map(|(least, most)| {
+                Entry::plain(if least < most { format!("{least} to {most}") } else { least.to_string() })
+            }),
+            number(panel, point, show),
+        ];
+        Line {
+            size: point.cache_size,
+            policy: Some(point.policy.clone()),
+            ..Line::new(place(&point.policy, point.cache_size), cells)
+        }
+    };
+    let value = match show {
+        Show::Difference => super::values::name_of_difference(&panel.metric),
+        Show::Value => panel.metric.label.to_string(),
+    };
+    let columns = ["held", "% of full", "peak", "entries", value.as_str()].map(Into::into).to_vec();
+    let grid = Grid { columns, lines: points.iter().map(line).collect() };
+    let about = "Caches of one size hold unequal memory here, so lines are ordered by it. Held: bytes of keys and values while a token after \
+                 the prompt is predicted, the mean over these tokens and over samples, at 16 bits a number. Peak: the most at any moment; a \
+                 prompt that is cut is held whole before.";
+    Some(Table::new(format!("{}, by memory held", panel.metric.label), about, POLICY, grid))
+}

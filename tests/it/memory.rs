@@ -1,0 +1,160 @@
+//! Memory that caches hold over time, from a sweep to its rows, against a count of every entry in the eviction logs.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::checkpoint::{golden, write_tokenizer};
+use crate::support::program::run;
+use crate::support::rows::measured;
+use crate::support::sweep::write_texts;
+use tova_bench::ledger::Row;
+use tova_bench::parquet::Table;
+
+/// A model: its golden, the window of each layer, key-value heads, and numbers that an entry of a head holds.
+type Model = (&'static str, &'static [Option<usize>], usize, usize);
+
+const WINDOW: Option<usize> = Some(24);
+const MODELS: [Model; 3] = [
+    ("gemma3", &[WINDOW, WINDOW, None, WINDOW, WINDOW, None], 1, 2 * 8),
+    // A latent vector and a rotated key, which all heads share.
+    ("deepseek-v2", &[None; 3], 1, 16 + 8),
+    ("qwen3-moe", &[None; 3], 2, 2 * 12),
+];
+const TOKENS: usize = 150;
+const PROMPT: usize = 90;
+
+/// For models with windows only schedules that evict after every token hold in all layers.
+const EXEMPT: &str = "full, window+4, tova, h2o, tova@cut+1, tova@exempt, tova@16@exempt, tova@cut@exempt, h2o@cut@exempt, snapkv@exempt, \
+                      thirds, blocks@exempt";
+const ALL: &str = "full, window+4, tova, tova-head, h2o, tova@16, h2o@7, tova@cut, h2o@cut+8, tova@cut+1, window+4@cut, snapkv, pyramid, \
+                   pyramid@16, thirds, thirds@cut, blocks, kept";
+
+/// Runs a sweep of both kinds of policies with sizes such as `cache_sizes: [12, 40]`, and returns rows of `nll`.
+fn rows(path: &Path, name: &str, model: &Model, sizes: &str) -> Vec<Row> {
+    let policies = if model.1.contains(&WINDOW) { EXEMPT } else { ALL };
+    let layers = model.1.len();
+    let thirds: Vec<String> = (0..layers).map(|layer| (layers - layer).to_string()).collect();
+    let sweep = format!(
+        "models: [./{}]\npolicies: [{policies}]\n{sizes}\ndefine:\n\
+         \x20 thirds: {{score: attention, scope: layer, budget: {{layers: [{}]}}}}\n\
+         \x20 pyramid: {{score: attention, scope: head, keep_recent: 2, budget: {{pyramid: 3}}}}\n\
+         \x20 blocks: {{score: \"block(attention, 5)\", scope: layer, schedule: cut}}\n\
+         \x20 kept: {{score: attention, scope: layer, keep_first: prompt}}\n\
+         tasks:\n  - perplexity: {{dataset: ./texts, length: {TOKENS}, prompt: {PROMPT}, books: 1, chunks_per_book: 1, eviction_log: true}}\n",
+        model.0,
+        thirds.join(", ")
+    );
+    let unlisted = ["pyramid:", "kept:"].iter().filter(|name| !policies.contains(name.trim_end_matches(':')));
+    let unlisted: Vec<&str> = unlisted.copied().collect();
+    let sweep: String = sweep
+        .lines()
+        .filter(|line| !unlisted.iter().any(|name| line.trim_start().starts_with(name)))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    fs::write(path.join(format!("{name}.yaml")), sweep).unwrap();
+    run(path, &["run", &format!("{name}.yaml"), "--no-report", "--results", name]).with_code(0);
+    let rows = measured(&path.join(name)).into_iter();
+    rows.filter(|row| row.metric == "nll" && row.slice.is_none()).collect()
+}
+
+fn models(path: &Path) {
+    write_texts(path, 1, 300);
+    for (name, ..) in MODELS {
+        fs::create_dir(path.join(name)).unwrap();
+        for file in ["config.json", "model.safetensors"] {
+            fs::copy(golden(&format!("families/{name}")).join(file), path.join(name).join(file)).unwrap();
+        }
+        write_tokenizer(&path.join(name), 64);
+    }
+}
+
+/// Evictions of a cell: layer, group, step, victim. Empty where nothing was evicted.
+fn log(results: &Path, cell: &str) -> BTreeSet<[u32; 4]> {
+    let Ok(folders) = fs::read_dir(results.join("logs")) else { return BTreeSet::new() };
+    let mut folders = folders.map(|entry| entry.unwrap().path());
+    let Some(folder) = folders.find(|folder| folder.to_string_lossy().ends_with(cell)) else {
+        return BTreeSet::new();
+    };
+    let mut files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_log = |file: &PathBuf| {
+        ![".tokens.", ".groups.", ".html"].iter().any(|kind| file.to_string_lossy().contains(kind))
+    };
+    let table = Table::from_parquet(fs::read(files.find(is_log).unwrap()).unwrap()).unwrap();
+    let [layers, groups, steps, victims] =
+        ["layer", "group", "step", "victim"].map(|name| table.column::<u32>(name).unwrap());
+    (0..layers.len()).map(|at| [layers[at], groups[at], steps[at], victims[at]]).collect()
+}
+
+/// Bytes at 16 bits a number that are held after so many tokens, entry by entry.
+fn held(model: &Model, row: &Row, log: &BTreeSet<[u32; 4]>, tokens: usize) -> u64 {
+    let (_, windows, heads, numbers) = *model;
+    let mut bytes = 0;
+    for (layer, window) in windows.iter().enumerate() {
+        for head in 0..heads {
+            let group = if row.scope.as_deref() == Some("head") { head } else { 0 };
+            let left = log.iter().filter(|[in_layer, in_group, step, _]| {
+                (*in_layer as usize, *in_group as usize) == (layer, group) && (*step as usize) < tokens
+            });
+            let left: BTreeSet<usize> = left.map(|[.., victim]| *victim as usize).collect();
+            let first = tokens.saturating_sub(window.unwrap_or(usize::MAX));
+            bytes += (first..tokens).filter(|token| !left.contains(token)).count() * numbers * 2;
+        }
+    }
+    bytes as u64
+}
+
+#[test]
+fn held_bytes_are_those_of_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    models(path);
+    let mut cells = 0;
+    for model in MODELS {
+        let name = format!("sizes-{}", model.0);
+        for row in rows(path, &name, &model, "cache_sizes: [16, 60]") {
+            let log = log(&path.join(&name), &row.cell);
+            let at = |tokens: usize| held(&model, &row, &log, tokens);
+            let mean = (PROMPT..TOKENS).map(at).sum::<u64>() as f64 / (TOKENS - PROMPT) as f64;
+            let cut = row.schedule.as_deref().is_some_and(|schedule| schedule.starts_with("cut"));
+            let whole = if cut { held(&model, &row, &BTreeSet::new(), PROMPT) } else { 0 };
+            let peak = (1..TOKENS).map(at).max().unwrap().max(whole);
+            let what = format!("{} {} {:?}", model.0, row.variant(), row.cache_size);
+            assert_eq!((row.held_bytes, row.peak_bytes), (Some(mean), Some(peak)), "{what}");
+            assert!(row.policy == "full" || !log.is_empty() || row.cache_size > Some(24), "{what}");
+            cells += 1;
+        }
+    }
+    assert!(cells >= 40, "{cells}");
+}
+
+#[test]
+fn memory_is_the_largest_size_that_holds_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    models(path);
+    for model in MODELS {
+        let name = model.0;
+        let of_prompt = held(&model, &Row::default(), &BTreeSet::new(), PROMPT) as f64;
+        let by_memory = rows(path, &format!("memory-{name}"), &model, "memory: [80%, 90%]");
+        let by_memory: Vec<Row> = by_memory.into_iter().filter(|row| row.policy != "full").collect();
+        let found = by_memory.iter().map(|row| row.cache_size.unwrap());
+        let sizes: BTreeSet<u32> = found.flat_map(|size| [size, size + 1]).collect();
+        let by_size =
+            rows(path, &format!("sizes-{name}"), &model, &format!("cache_sizes: {:?}", Vec::from_iter(sizes)));
+        let at = |row: &Row, size: u32| {
+            let same = |other: &&Row| other.variant() == row.variant() && other.cache_size == Some(size);
+            by_size.iter().find(same).unwrap()
+        };
+        for row in &by_memory {
+            let size = row.cache_size.unwrap();
+            let what = format!("{name} {} {:?} {size}", row.variant(), row.cache_memory);
+            let share: f64 = row.cache_memory.as_deref().unwrap().trim_end_matches('%').parse().unwrap();
+            let most = of_prompt * share / 100.0;
+            assert!(row.held_bytes.unwrap() <= most, "{what}");
+            assert_eq!(at(row, size).held_bytes, row.held_bytes, "{what}");
+            // Whole blocks leave less than there is room for.
+            assert!(row.policy == "blocks" || at(row, size + 1).held_bytes.unwrap() > most, "{what}");
+        }
+    }
+}
