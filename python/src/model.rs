@@ -246,7 +246,7 @@ impl CacheArguments<'_> {
         let cache_size = self.cache_size.as_deref().map(str::parse::<CacheSize>).transpose().map_err(refused)?;
         let positions = self.positions.parse().map_err(refused)?;
         let local_layers = self.local_layers.parse().map_err(refused)?;
-        let options = CacheOptions { positions, local_layers };
+        let options = CacheOptions::new(positions, local_layers);
         let settings = CacheSettings { policy, cache_size, schedule, options, seed: self.seed };
         Ok((settings, own))
     }

@@ -120,7 +120,7 @@ impl TextArguments {
     /// The cache that the flags ask for.
     pub(super) fn cache(&self) -> CacheSettings {
         let (policy, cache_size, schedule) = (self.policy.clone(), self.cache_size, self.schedule);
-        let options = CacheOptions { positions: self.positions, local_layers: self.local_layers };
+        let options = CacheOptions::new(self.positions, self.local_layers);
         CacheSettings { policy, cache_size, schedule, options, seed: self.seed }
     }
 }

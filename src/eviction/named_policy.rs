@@ -152,7 +152,7 @@ mod tests {
         };
         assert_eq!(read("tova"), ("tova", None, usual));
         assert_eq!(read("tova@cut"), ("tova", Some("cut".to_owned()), usual));
-        let options = CacheOptions { positions: Positions::Slot, local_layers: LocalLayers::Exempt };
+        let options = CacheOptions::new(Positions::Slot, LocalLayers::Exempt);
         let all = ("window+4", Some("128".to_owned()), options);
         assert_eq!(read("window+4@slot@exempt@128"), all);
         assert_eq!(read("window+4@128@slot@exempt"), all);

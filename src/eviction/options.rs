@@ -26,6 +26,11 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl CacheOptions {
+    /// Makes options of those that have a key in sweeps and a flag. The others, which only words set, are usual.
+    pub fn new(positions: Positions, local_layers: LocalLayers) -> CacheOptions {
+        CacheOptions { positions, local_layers }
+    }
+
     /// Lists key and word of each option, in the order in which words are written after a policy.
     pub fn words(self) -> [(&'static str, &'static str); 2] {
         [("positions", self.positions.name()), ("local_layers", self.local_layers.name())]

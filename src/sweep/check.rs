@@ -40,7 +40,7 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
     // The program's own policies have a schedule.
     defined.extend(own.iter().cloned());
     let known = KnownPolicies { defined: &defined, schedule: shape.schedule };
-    let options = CacheOptions { positions: shape.positions, local_layers: shape.local_layers };
+    let options = CacheOptions::new(shape.positions, shape.local_layers);
     let mut policies = policies::named(&shape.policies, known, options)?;
     let is_listed = |name: &str| {
         let base = |listed: &str| presets::split_keep_first(listed).is_some_and(|(base, _)| base == name);
