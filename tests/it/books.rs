@@ -87,7 +87,7 @@ fn a_folder_and_a_table_of_the_hub_have_the_same_samples_of_the_same_names() {
         command.args(["run", &format!("{name}.yaml"), "--no-report"]).env("HF_ENDPOINT", &hub.endpoint);
         finish(command)
     };
-    at_hub("hub", &format!("perplexity: {{dataset: emozilla/pg19-test, {books}}}")).with_code(0);
+    at_hub("hub", &format!("perplexity: {{dataset: o/n, {books}}}")).with_code(0);
     let of_hub = rows_of(folder, "hub");
     assert_eq!(numbers(&of_folder), numbers(&of_hub));
     // Cells are the same too, as the digest of the texts is.
@@ -108,8 +108,8 @@ fn a_folder_and_a_table_of_the_hub_have_the_same_samples_of_the_same_names() {
     );
     assert_eq!(numbers(&counted), numbers(&listed));
 
-    let wrong = "perplexity: {dataset: emozilla/pg19-test, books: [10146, 10312]}";
-    at_hub("wrong", wrong).says(&["`10312`", "did you mean `10321`?", "emozilla/pg19-test"]);
+    let wrong = "perplexity: {dataset: o/n, books: [10146, 10312]}";
+    at_hub("wrong", wrong).says(&["`10312`", "did you mean `10321`?", "o/n"]);
     write_sweep(folder, "wrong", "retention: {dataset: ./pg19, books: [book]}");
     run(folder, &["run", "wrong.yaml"]).says(&["`book`", "there are 10146, 10321, 999", "./pg19"]);
     write_sweep(folder, "twice", "retention: {dataset: ./pg19, books: [999, 999.txt]}");
@@ -150,8 +150,11 @@ fn samples_begin_where_the_sweep_says() {
         let cut: Vec<(&str, &str)> = texts.iter().map(|(book, text)| (*book, &text[begins[book]..])).collect();
         write_books(folder, &format!("cut{at}"), &cut);
         let expected = measured(folder, &format!("expected{at}"), &task(&format!("./cut{at}"), ""));
-        let values =
-            |rows: &[Row]| numbers(rows).into_iter().map(|(key, (bits, _))| (key, bits)).collect::<Vec<_>>();
+        // Where a word starts depends on what is before it, so the NLL by words may differ.
+        let values = |rows: &[Row]| {
+            let tokens = numbers(rows).into_iter().filter(|((_, _, metric), _)| metric.starts_with("nll "));
+            tokens.map(|(key, (bits, _))| (key, bits)).collect::<Vec<_>>()
+        };
         assert_eq!(values(&found), values(&expected), "{start}");
         for row in &found {
             let chunk: usize = row.sample.rsplit_once('#').unwrap().1.parse().unwrap();
@@ -171,17 +174,17 @@ fn samples_begin_where_the_sweep_says() {
     let middle = ids(&measured(folder, "middle", &task("./whole", ", books: [a], start: middle")));
     let token = format!(", books: [a], start: {}", (500 - span) / 2);
     assert_eq!(middle, ids(&measured(folder, "token", &task("./whole", &token))));
-    assert!(ids(&plain).iter().all(|(key, id)| middle[key] != *id));
+    assert!(ids(&plain).iter().all(|(key, id)| middle.get(key) != Some(id)));
 
     // A random place is the same for shorter samples, and for the other task.
     let starts =
         |rows: &[Row]| rows.iter().map(|row| (row.cluster.to_string(), row.start)).collect::<BTreeSet<_>>();
-    let shorter = "dataset: ./whole, length: 17, bos: true, chunks_per_book: 1, start: random:7, books: [a, b]";
+    let shorter = "dataset: ./whole, length: 17, bos: true, chunks_per_book: 1, start: random, books: [a, b]";
     let [read, kept] = ["perplexity", "retention"]
         .map(|name| starts(&measured(folder, &format!("short-{name}"), &format!("{name}: {{{shorter}}}"))));
     let expected = texts[..2]
         .iter()
-        .map(|(book, text)| ((*book).to_owned(), Some(random_place(7, book, text.len(), span) as u32)));
+        .map(|(book, text)| ((*book).to_owned(), Some(random_place(0, book, text.len(), span) as u32)));
     assert_eq!((&read, &kept), (&expected.collect(), &read));
 
     write_sweep(folder, "all", "perplexity: {dataset: ./whole, start: middle}");
