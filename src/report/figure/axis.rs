@@ -67,7 +67,7 @@ impl Horizontal {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Horizontal::CacheSize => "cache size (tokens)",
+            Horizontal::CacheSize => "cache size (entries)",
             Horizontal::CacheShare => "cache size (share)",
             Horizontal::Octaves(name) | Horizontal::Number(name) | Horizontal::Named(name) => name,
         }
