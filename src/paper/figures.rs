@@ -190,7 +190,9 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
         let page = evidence.page(charts.len());
         let caption = format!("{title}; each point is over all tokens read so far");
         let long = format!("{}: {title}", exhibit.title());
-        pieces.scenes.push((end_of(&title, running.len()), page.curves((&long, &long), &charts, &styles, &caption)));
+        pieces
+            .scenes
+            .push((end_of(&title, running.len()), page.curves((&long, &long), &charts, &styles, &caption)));
     }
     pieces.or_missing("no text is longer than 4,096 tokens and was read by window+4 or tova")
 }

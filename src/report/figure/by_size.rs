@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_off_the_scale_are_in_the_legend() {
+    fn policies_off_the_scale_are_named() {
         let full = cell("nll", "full", None, &[("a", 5f64.ln(), 1.0)]);
         let window = line("window", &[(8, 900.0), (16, 400.0)]);
         let all =
@@ -74,7 +74,7 @@ mod tests {
         };
         let has = |scene: &Scene, expected: &str| texts(scene).iter().any(|placed| placed.text == expected);
         assert!(has(linear, "window"), "{:?}", texts(linear));
-        assert!(has(log, "window") && has(log, "5.00"), "{:?}", texts(log));
+        assert!(has(log, "window") && has(log, "full 5.00"), "{:?}", texts(log));
         // ln(900 / 5) = 5.2 is on the axis of the excess.
         assert!(has(excess, "window") && has(excess, "5"), "{:?}", texts(excess));
     }

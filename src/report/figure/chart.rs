@@ -260,7 +260,11 @@ fn series(lines: &[Line]) -> Vec<Vec<f64>> {
 /// How many samples and texts a panel has, in words.
 pub(crate) fn counts(panel: &Panel) -> String {
     let texts = counted(panel.clusters, "text");
-    if panel.samples == panel.clusters { texts } else { format!("{} of {texts}", counted(panel.samples, "sample")) }
+    if panel.samples == panel.clusters {
+        texts
+    } else {
+        format!("{} of {texts}", counted(panel.samples, "sample"))
+    }
 }
 
 /// A point of a panel, somewhere across a chart.

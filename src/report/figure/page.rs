@@ -32,7 +32,7 @@ impl Page {
     }
 
     /// Charts in rows under what they answer and what they are `about`, and below them their legend, and a caption that ends with what
-    /// the bands are. A chart that is alone has its own title as what it is about, and its lines their names at their ends.
+    /// the bands are. A chart over sizes that is alone is about its own title. Lines of a chart that is alone have their names at their ends.
     pub(crate) fn curves(
         &self,
         (title, about): (&str, &str),
@@ -48,8 +48,12 @@ impl Page {
         let mut scene = Scene::new(title, self.width);
         let head = match charts.first() {
             Some(first) if !(self.plain.title && is_alone) => {
-                let about = if is_alone { &first.title } else { about };
-                chart::title::draw_head(&mut scene, (&first.question(), about), (MARGIN + 2.0, MARGIN))
+                let about = match is_alone {
+                    true if first.horizontal.is_of_sizes() => first.title.clone(),
+                    true => format!("{about} \u{B7} {}", first.title),
+                    false => about.to_owned(),
+                };
+                chart::title::draw_head(&mut scene, (&first.question(), &about), (MARGIN + 2.0, MARGIN))
             }
             _ => 0.0,
         };
@@ -59,8 +63,7 @@ impl Page {
         let room = chart_width - 2.0 * MARGIN;
         let named = is_alone && charts[0].has_room_at_ends(room);
         let saved = if is_alone { chart::TITLE_ROW - TOP } else { 0.0 };
-        let title_of =
-            |chart: &Chart| if is_alone { Vec::new() } else { chart::title::lines(&chart.title, room) };
+        let title_of = |chart: &Chart| if is_alone { Vec::new() } else { chart::title::lines(&chart.title, room) };
         let titles: Vec<Vec<String>> = charts.iter().map(title_of).collect();
         // Titles of a row, and so their plots, are in line.
         let lines = titles.iter().map(Vec::len).max().unwrap_or(1);

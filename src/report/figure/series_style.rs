@@ -183,9 +183,8 @@ impl SeriesStyles {
             let own = self.0[*name];
             let uses = |color: usize| chosen.values().filter(|other| other.color == color).count();
             let color = (0..COLORS.len()).min_by_key(|color| uses(*color)).unwrap_or(own.color);
-            let is_free = |marker: &Marker| {
-                chosen.values().all(|other| (other.color, other.marker) != (color, *marker))
-            };
+            let is_free =
+                |marker: &Marker| chosen.values().all(|other| (other.color, other.marker) != (color, *marker));
             let marker = std::iter::once(own.marker).chain(MARKERS).find(is_free).unwrap_or(own.marker);
             chosen.insert(name, SeriesStyle { color, marker, repeats: uses(color) });
         }

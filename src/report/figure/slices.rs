@@ -60,7 +60,10 @@ fn over_positions(breakdown: &Breakdown<'_>, size: Size) -> Option<Chart> {
     let names: Vec<String> = breakdown.panels.iter().map(|(slice, _)| slice.value()).collect();
     let spots: Vec<_> = breakdown.panels.iter().enumerate().map(|(at, (_, panel))| (*panel, at as f64)).collect();
     let across = (Horizontal::Named("tokens from the start of the sample"), Axis::of_names(&names));
-    Some(curves(breakdown, size, &spots, |_| true, across, Vec::new()).asking("Where in a text is a small cache worse?"))
+    Some(
+        curves(breakdown, size, &spots, |_| true, across, Vec::new())
+            .asking("Where in a text is a small cache worse?"),
+    )
 }
 
 /// The running average over a long text at one cache size, from where the text is longer than any usual sample.
@@ -79,7 +82,10 @@ pub(crate) fn over_text(breakdown: &Breakdown<'_>, size: Size) -> Option<Chart> 
     // Books differ far more than policies do: bands that are not of differences to full would hide everything.
     let has_band = |point: &Point| point.to_full.is_some() || point.is_full();
     let across = (Horizontal::Number("tokens read"), Axis::of_values(&ends, Scale::Linear));
-    Some(curves(breakdown, size, &shown, has_band, across, Vec::new()).asking("Does a small cache last over a long text?"))
+    Some(
+        curves(breakdown, size, &shown, has_band, across, Vec::new())
+            .asking("Does a small cache last over a long text?"),
+    )
 }
 
 /// A chart of each policy's points at one cache size, panels being at places along the axis.

@@ -68,7 +68,9 @@ pub(crate) fn reference<'p>(panel: &'p Panel, asked: Option<&str>) -> Option<&'p
     let is_block = panel.sizes().into_iter().any(|size| {
         let here = panel.points.iter().filter(|point| point.cache_size == Some(size));
         let bands: Vec<(f64, f64)> = here.filter_map(|point| of(panel, point)).collect();
-        bands.iter().any(|(low, _)| bands.iter().filter(|other| (other.0..=other.1).contains(low)).count() >= BLOCK)
+        bands
+            .iter()
+            .any(|(low, _)| bands.iter().filter(|other| (other.0..=other.1).contains(low)).count() >= BLOCK)
     });
     let mut policies = panel.policies().into_iter().filter(|policy| *policy != "full");
     let reference = match asked {

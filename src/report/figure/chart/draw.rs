@@ -2,8 +2,8 @@
 
 use super::legend::{Stroke, draw_marker};
 use super::{
-    Chart, LABEL, LABEL_ROOM, LINE_WIDTH, Line, MARKER_RADIUS, Measurement, Reference, SMALL, TARGET_RADIUS, TICK_ROW,
-    clip, title,
+    Chart, LABEL, LABEL_ROOM, LINE_WIDTH, Line, MARKER_RADIUS, Measurement, Reference, SMALL, TARGET_RADIUS,
+    TICK_ROW, clip, title,
 };
 use crate::report::escape;
 use crate::report::figure::{Across, BLACK, PALE, Pen, Scene, SeriesStyles, Spot, Tick, font};

@@ -113,7 +113,9 @@ mod tests {
     }
 
     fn of(rows: &[Row]) -> Option<Vec<Chart>> {
-        charts(&[(&panels(rows)[0], String::new())], |panel, title, scale| Chart::by_size(panel, title, scale, None))
+        charts(&[(&panels(rows)[0], String::new())], |panel, title, scale| {
+            Chart::by_size(panel, title, scale, None)
+        })
     }
 
     /// Far above, near, at and below the full cache, and one that is not told apart from it.

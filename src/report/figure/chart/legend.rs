@@ -40,7 +40,9 @@ pub(super) fn printed_pen(color: Color) -> Pen {
 pub(crate) fn legend(charts: &[Chart], styles: &SeriesStyles, named: bool) -> Vec<(String, Stroke)> {
     let is_in_rows = !charts.is_empty() && charts.iter().all(Chart::is_rows);
     let value = |chart: &Chart| match chart.full {
-        Some(Reference::Level(value)) if is_in_rows && charts.len() == 1 => format!(" {}", chart.quantity.show(value)),
+        Some(Reference::Level(value)) if is_in_rows && charts.len() == 1 => {
+            format!(" {}", chart.quantity.show(value))
+        }
         _ => String::new(),
     };
     let full = charts.iter().find(|chart| chart.full.is_some() && !named);

@@ -57,7 +57,9 @@ impl Chart {
             let (class, pen) = stroke.look();
             let attributes = if class.ends_with("full") { "data-policy=\"full\"" } else { "" };
             scene.group(attributes, |scene| {
-                plot.within(&[(x(reference), plot.top), (x(reference), plot.bottom)], |ends| scene.stroke(class, ends, pen));
+                plot.within(&[(x(reference), plot.top), (x(reference), plot.bottom)], |ends| {
+                    scene.stroke(class, ends, pen)
+                });
             });
         }
         for ((line, spot), row) in self.rows().into_iter().zip(0..) {

@@ -11,14 +11,15 @@ const LINE: f64 = 9.5;
 
 /// Draws what a figure answers and below it what it is of, from a corner on; returns the height that they take.
 pub(crate) fn draw_head(scene: &mut Scene, (question, about): (&str, &str), corner: Spot) -> f64 {
-    const QUESTION: f64 = TITLE + 0.5;
     let room = scene.width - corner.0 - MARGIN;
-    let mut y = corner.1 + QUESTION / 2.0 + 1.0;
-    for line in font::wrap(&escape::plain(question), QUESTION, room) {
-        scene.text((corner.0, y), &line, QUESTION, BLACK, Across::Left);
+    let mut y = corner.1 + TITLE / 2.0 + 1.0;
+    for line in font::wrap(&escape::plain(question), TITLE, room) {
+        scene.text((corner.0, y), &line, TITLE, BLACK, Across::Left);
         y += LINE + 1.0;
     }
-    for line in font::wrap(&escape::plain(about), SMALL, room).into_iter().take(MOST).filter(|line| !line.is_empty()) {
+    for line in
+        font::wrap(&escape::plain(about), SMALL, room).into_iter().take(MOST).filter(|line| !line.is_empty())
+    {
         scene.text((corner.0, y), &line, SMALL, GREY, Across::Left);
         y += LINE - 1.0;
     }
