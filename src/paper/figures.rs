@@ -50,7 +50,6 @@ fn excess(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel]) -> Option
 
 /// A panel over the cache size, whose bands may be of differences to the paper's policy.
 fn by_size(panel: &Panel, title: String, scale: Scale) -> Chart {
-    let title = format!("{title} \u{B7} {}", chart::counts(panel));
     Chart::by_size(panel, title, scale, chart::reference(panel, Some(TOVA)))
 }
 

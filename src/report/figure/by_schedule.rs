@@ -80,7 +80,7 @@ fn over(
     let lines = lines.into_iter().map(line).collect();
     let names: Vec<String> = shown.iter().map(ToString::to_string).collect();
     Chart::of_panel(panel, title, (Horizontal::Named("schedule"), Axis::of_names(&names)), scale, lines)
-        .asking("What does it change when entries leave?")
+        .asking("Does it matter when entries leave?")
         .with_bands_of(reference, " at the same schedule")
 }
 

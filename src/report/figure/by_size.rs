@@ -20,7 +20,7 @@ pub(crate) fn figures(panels: &[Panel], reference: Option<&str>) -> Vec<Option<R
 
 /// A panel over the cache size, in the scales worth drawing.
 fn by_size(panel: &Panel, stem: String, settings: &[SeriesKey], asked: Option<&str>) -> Figure {
-    let title = format!("{} \u{B7} {}", panel.key.title(settings), chart::counts(panel));
+    let title = panel.key.title(settings);
     let reference = chart::reference(panel, asked);
     let draw = |panel: &Panel, title, scale| Chart::by_size(panel, title, scale, reference);
     let mut drawings = vec![("linear", vec![draw(panel, title.clone(), Scale::Linear)])];

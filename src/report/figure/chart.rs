@@ -50,6 +50,8 @@ pub(crate) struct Chart {
     pub(crate) title: String,
     /// What the chart answers, where its axes do not say it.
     asks: Option<&'static str>,
+    /// How many samples and texts it is of, in words.
+    pub(crate) counts: String,
     pub(crate) quantity: Metric,
     pub(crate) horizontal: Horizontal,
     pub(crate) across: Axis,
@@ -125,6 +127,12 @@ impl Chart {
             panel.full().map(|full| Reference::Level(full.estimate.value)),
             panel.guess.map(Reference::Level),
         )
+        .over(panel)
+    }
+
+    /// Says how much the chart is of.
+    pub(crate) fn over(self, panel: &Panel) -> Self {
+        Self { counts: counts(panel), ..self }
     }
 
     pub(crate) fn new(
@@ -142,6 +150,7 @@ impl Chart {
         Self {
             title,
             asks: None,
+            counts: String::new(),
             quantity,
             horizontal,
             across,
@@ -258,7 +267,7 @@ fn series(lines: &[Line]) -> Vec<Vec<f64>> {
 }
 
 /// How many samples and texts a panel has, in words.
-pub(crate) fn counts(panel: &Panel) -> String {
+fn counts(panel: &Panel) -> String {
     let texts = counted(panel.clusters, "text");
     if panel.samples == panel.clusters {
         texts

@@ -46,12 +46,20 @@ impl Page {
         let caption: Vec<String> = caption.map(str::to_owned).into_iter().chain(chart::notes(&charts)).collect();
         let caption = if self.plain.footnote { String::new() } else { caption.join("; ") };
         let mut scene = Scene::new(title, self.width);
+        let same_counts = charts
+            .first()
+            .map(|first| &first.counts)
+            .filter(|own| charts.iter().all(|chart| chart.counts == **own));
         let head = match charts.first() {
             Some(first) if !(self.plain.title && is_alone) => {
                 let about = match is_alone {
                     true if first.horizontal.is_of_sizes() => first.title.clone(),
                     true => format!("{about} \u{B7} {}", first.title),
                     false => about.to_owned(),
+                };
+                let about = match same_counts {
+                    Some(counts) if !counts.is_empty() => format!("{about} \u{B7} {counts}"),
+                    _ => about,
                 };
                 chart::title::draw_head(&mut scene, (&first.question(), &about), (MARGIN + 2.0, MARGIN))
             }
@@ -63,7 +71,11 @@ impl Page {
         let room = chart_width - 2.0 * MARGIN;
         let named = is_alone && charts[0].has_room_at_ends(room);
         let saved = if is_alone { chart::TITLE_ROW - TOP } else { 0.0 };
-        let title_of = |chart: &Chart| if is_alone { Vec::new() } else { chart::title::lines(&chart.title, room) };
+        let title_of = |chart: &Chart| match same_counts {
+            _ if is_alone => Vec::new(),
+            None => chart::title::lines(&format!("{} \u{B7} {}", chart.title, chart.counts), room),
+            Some(_) => chart::title::lines(&chart.title, room),
+        };
         let titles: Vec<Vec<String>> = charts.iter().map(title_of).collect();
         // Titles of a row, and so their plots, are in line.
         let lines = titles.iter().map(Vec::len).max().unwrap_or(1);

@@ -110,7 +110,12 @@ fn curves(
     let full = spots("full").into_iter().map(|spot| (spot.across, spot.point.estimate.value)).collect();
     let curve = |spots: Vec<(f64, f64)>| (!spots.is_empty()).then_some(Reference::Curve(spots));
     let title = (size.words(), breakdown.metric());
-    Chart::new(title, across, Scale::Linear, lines.collect(), curve(full), curve(guess))
+    let chart = Chart::new(title, across, Scale::Linear, lines.collect(), curve(full), curve(guess));
+    // The first slice has the most texts: not all are as long as the last.
+    match panels.first() {
+        Some((panel, _)) => chart.over(panel),
+        None => chart,
+    }
 }
 
 #[cfg(test)]

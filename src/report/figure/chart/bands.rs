@@ -12,6 +12,20 @@ use crate::report::statistics::Estimate;
 /// So many bands over one value are a block.
 const BLOCK: usize = 3;
 
+/// More bands than these cover each other, and more bars cover the lines.
+const MOST_BANDS: usize = 4;
+const MOST_BARS: usize = 12;
+
+/// How the intervals of a chart of lines are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Intervals {
+    /// An area around each line.
+    Bands,
+    /// Bars beside each point.
+    Bars,
+    None,
+}
+
 /// What the bands of a chart are intervals of.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Bands {
@@ -36,6 +50,14 @@ impl Chart {
     fn has_bands(&self) -> bool {
         self.lines.iter().flat_map(|line| &line.spots).any(|spot| spot.band.is_some())
     }
+
+    pub(super) fn intervals(&self) -> Intervals {
+        match self.lines.iter().filter(|line| line.spots.iter().any(|spot| spot.band.is_some())).count() {
+            0..=MOST_BANDS => Intervals::Bands,
+            ..=MOST_BARS => Intervals::Bars,
+            _ => Intervals::None,
+        }
+    }
 }
 
 impl Measurement {
@@ -52,7 +74,13 @@ impl Measurement {
 /// What is to be said of the bands of charts, without a full stop.
 pub(super) fn note(charts: &[Chart]) -> Option<String> {
     let bands: Vec<&Bands> = charts.iter().filter(|chart| chart.has_bands()).map(|chart| &chart.bands).collect();
-    let what = if charts.iter().all(Chart::is_rows) { "bars" } else { "bands" };
+    let how = |wanted| charts.iter().any(|chart| !chart.is_rows() && chart.intervals() == wanted);
+    let what = match (how(Intervals::Bands), how(Intervals::Bars)) {
+        _ if how(Intervals::None) => return Some("intervals of so many lines are in tables only".to_owned()),
+        (true, true) => "bands and bars",
+        (true, false) => "bands",
+        (false, _) => "bars",
+    };
     let of = match bands.first()? {
         first if bands.iter().any(|other| other != first) => String::new(),
         Bands::Own => String::new(),

@@ -1,5 +1,6 @@
 //! Draws a chart: axes, bands, lines and points.
 
+use super::bands::Intervals;
 use super::legend::{Stroke, draw_marker};
 use super::{
     Chart, LABEL, LABEL_ROOM, LINE_WIDTH, Line, MARKER_RADIUS, Measurement, Reference, SMALL, TARGET_RADIUS,
@@ -9,8 +10,6 @@ use crate::report::escape;
 use crate::report::figure::{Across, BLACK, PALE, Pen, Scene, SeriesStyles, Spot, Tick, font};
 
 const TICK: f64 = 6.0;
-
-const FEW_BANDS: usize = 4;
 
 /// How a chart stands on its figure.
 #[derive(Clone, Copy)]
@@ -212,14 +211,29 @@ impl Chart {
         if outline.is_empty() {
             return;
         }
-        // Of many, in the same place, each must be seen through the others.
-        let opacity = if self.lines.len() > FEW_BANDS { 0.1 } else { 0.18 };
-        scene.group(&format!("class=\"{}\" {}", style.class(), of_policy(line)), |scene| {
-            match outline[..] {
-                // One point alone has no area: a bar shows its interval.
-                [low, high] => plot.stroke(scene, "bar", &[low, high], Pen::new(style.color(), LINE_WIDTH)),
-                _ => scene.fill("band", &clip::area(&outline, plot.between()), style.color(), opacity),
+        let attributes = format!("class=\"{}\" {}", style.class(), of_policy(line));
+        scene.group(&attributes, |scene| match self.intervals() {
+            // One point alone has no area: a bar shows its interval.
+            Intervals::Bands if outline.len() > 2 => {
+                scene.fill("band", &clip::area(&outline, plot.between()), style.color(), 0.18);
             }
+            Intervals::Bands => plot.stroke(scene, "bar", &outline, Pen::new(style.color(), LINE_WIDTH)),
+            Intervals::Bars => {
+                // Side by side, so that each is seen.
+                let places = self
+                    .across
+                    .ticks
+                    .windows(2)
+                    .map(|pair| self.x(plot, pair[1].value) - self.x(plot, pair[0].value));
+                let step = (0.5 * places.fold(f64::INFINITY, f64::min) / self.lines.len() as f64).min(1.7);
+                let own = self.lines.iter().position(|other| other.policy == line.policy).unwrap_or(0);
+                let aside = step * (own as f64 - (self.lines.len() - 1) as f64 / 2.0);
+                for (at, (low, high)) in &banded {
+                    let bar = [(at.0 + aside, y(*low)), (at.0 + aside, y(*high))];
+                    plot.stroke(scene, "bar", &bar, Pen::new(style.color(), 0.6 * LINE_WIDTH));
+                }
+            }
+            Intervals::None => {}
         });
     }
 

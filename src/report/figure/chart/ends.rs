@@ -20,6 +20,8 @@ const MOVED: f64 = 0.8;
 struct End {
     name: String,
     at: Spot,
+    /// Heights of the line from its end back, which say what is above where lines end at one place.
+    heights: Vec<f64>,
     color: Color,
     /// Of the group in the SVG.
     attributes: String,
@@ -75,29 +77,34 @@ impl Chart {
         let mut ends = Vec::new();
         for line in &self.lines {
             let Some(style) = styles.get(&line.policy) else { continue };
-            let spots = line.spots.iter().map(|spot| self.spot(plot, spot));
-            let Some(at) = spots.filter(|at| !at.1.is_nan()).next_back() else { continue };
+            let spots = line.spots.iter().rev().map(|spot| self.spot(plot, spot));
+            let spots: Vec<Spot> = spots.filter(|at| !at.1.is_nan()).collect();
+            let Some(at) = spots.first().copied() else { continue };
+            let heights = spots.iter().map(|at| (at.1 * 10.0).round()).collect();
             let attributes = format!("class=\"{} end\" {}", style.class(), super::draw::of_policy(line));
-            ends.push(End { name: escape::plain(&line.policy), at, color: style.ink(), attributes });
+            ends.push(End { name: escape::plain(&line.policy), at, heights, color: style.ink(), attributes });
         }
         for (name, value, color) in self.references() {
             let policy = if name.starts_with("full") { " data-policy=\"full\"" } else { "" };
             let attributes = format!("class=\"end\"{policy}");
-            ends.push(End { name, at: (plot.right, self.y(plot, value)), color, attributes });
+            let at = (plot.right, self.y(plot, value));
+            ends.push(End { name, at, heights: vec![(at.1 * 10.0).round()], color, attributes });
         }
-        ends.sort_by(|a, b| a.at.1.total_cmp(&b.at.1));
+        ends.sort_by(|a, b| {
+            let mut differ = a.heights.iter().zip(&b.heights).map(|(a, b)| a.total_cmp(b));
+            differ.find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+        });
         let level = |end: &End| end.at.1.clamp(plot.top, plot.bottom);
         let wanted: Vec<f64> = ends.iter().map(level).collect();
         let places = spread(&wanted, ROW, (plot.top, plot.bottom + 0.5 * LABEL));
         let left = plot.right + GAP;
         for (end, place) in ends.iter().zip(places) {
             scene.group(&end.attributes, |scene| {
-                let from = (end.at.0 + 1.8 * MARKER_RADIUS, level(end));
+                let from = ((end.at.0 + 1.8 * MARKER_RADIUS).min(plot.right), level(end));
                 let is_inside = end.at.0 < plot.right - 0.1 * (plot.right - plot.left);
                 if (place - from.1).abs() > MOVED || is_inside {
-                    let corner = (plot.right.max(from.0), from.1);
-                    let start = if end.at.0 < plot.right { from } else { corner };
-                    scene.stroke("leader", &[start, corner, (left - 1.5, place)], Pen::new(end.color, 0.35));
+                    let path = [from, (plot.right, from.1), (left - 1.5, place)];
+                    scene.stroke("leader", &path, Pen::new(end.color, 0.35));
                 }
                 scene.text((left, place), &end.name, SMALL, end.color, Across::Left);
             });

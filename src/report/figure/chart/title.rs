@@ -23,7 +23,8 @@ pub(crate) fn draw_head(scene: &mut Scene, (question, about): (&str, &str), corn
         scene.text((corner.0, y), &line, SMALL, GREY, Across::Left);
         y += LINE - 1.0;
     }
-    y - corner.1
+    // The row above a plot is empty for the most part.
+    y - corner.1 - 3.5
 }
 
 /// A title in lines of some width; what is too much is cut.
