@@ -106,7 +106,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let steps = if arguments.at.is_empty() { vec![all] } else { arguments.at.clone() };
     let bytes = match (draw, arguments.frames) {
         (None, _) => page(&view, steps[0]).into_bytes(),
-        (Some(draw), None) => draw(&picture(&view, &steps)?)?,
+        (Some(draw), None) => draw(&picture(&view, &steps))?,
         (_, Some(frames)) => animation(&view, (frames as usize).min(all), SECONDS)?,
     };
     write_output(path, &bytes)?;

@@ -37,21 +37,27 @@ fn excess(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel]) -> Option
     let both = panels.iter().zip(titles(panels)).filter(|(panel, _)| panel.full().is_some());
     let both = both.filter_map(|(panel, title)| Some(((panel, title), printed(panel, true)?)));
     let (shown, printed): (Vec<(&Panel, String)>, Vec<Printed>) = both.unzip();
-    let charts = excess_charts::charts(&shown, Chart::by_size)?
+    let charts = excess_charts::charts(&shown, by_size)?
         .into_iter()
         .zip(printed)
         .map(|(chart, printed)| chart.with_printed(printed));
     let charts: Vec<Chart> = charts.collect();
     let title = format!("{}, excess over full", exhibit.title());
-    let scene = evidence.page(charts.len()).curves(&title, &charts, &SeriesStyles::of(panels), NAMES);
+    let about = exhibit.title();
+    let scene = evidence.page(charts.len()).curves((&title, &about), &charts, &SeriesStyles::of(panels), NAMES);
     Some(("-excess".to_owned(), scene))
+}
+
+/// A panel over the cache size, whose bands may be of differences to the paper's policy.
+fn by_size(panel: &Panel, title: String, scale: Scale) -> Chart {
+    Chart::by_size(panel, title, scale, chart::reference(panel, Some(TOVA)))
 }
 
 /// Panels over the cache size.
 fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over: bool) -> Pieces {
     let styles = SeriesStyles::of(panels);
     let chart = |(panel, title): (&Panel, String)| {
-        let chart = Chart::by_size(panel, title, Scale::Linear);
+        let chart = by_size(panel, title, Scale::Linear);
         match laid_over.then(|| printed(panel, false)).flatten() {
             Some(printed) => chart.with_printed(printed),
             None => chart,
@@ -60,7 +66,8 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
     let charts: Vec<Chart> = panels.iter().zip(titles(panels)).map(chart).collect();
     let mut pieces = Pieces { left_out: evidence.left_out(panels), ..Pieces::default() };
     if !charts.is_empty() {
-        let scene = evidence.page(charts.len()).curves(&exhibit.title(), &charts, &styles, NAMES);
+        let title = exhibit.title();
+        let scene = evidence.page(charts.len()).curves((&title, &title), &charts, &styles, NAMES);
         pieces.scenes.push((String::new(), scene));
     }
     pieces
@@ -135,7 +142,8 @@ pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces
     let caption = "shares of pairs in percent; a story is preferred where the judge chose it in both orders; identical \
                    stories are equal";
     let styles = SeriesStyles::in_order(&PREFERENCES);
-    let scene = evidence.page(charts.len()).curves(&exhibit.title(), &charts, &styles, caption);
+    let title = exhibit.title();
+    let scene = evidence.page(charts.len()).curves((&title, &title), &charts, &styles, caption);
     pieces.scenes.push((String::new(), scene));
     Ok(pieces)
 }
@@ -152,7 +160,8 @@ fn preferences(panels: [&Panel; 3], policy: &str, title: String) -> Chart {
     };
     let lines = PREFERENCES.into_iter().zip(panels).map(line).collect();
     let across = (Horizontal::of_sizes(&sizes), Axis::of_sizes(&sizes));
-    Chart::new((title, &quantity), across, Scale::Linear, lines, None, None)
+    let chart = Chart::new((title, &quantity), across, Scale::Linear, lines, None, None);
+    chart.asking("Which story does a judge prefer?")
 }
 
 pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
@@ -180,7 +189,9 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
         let page = evidence.page(charts.len());
         let caption = format!("{title}; each point is over all tokens read so far");
         let long = format!("{}: {title}", exhibit.title());
-        pieces.scenes.push((end_of(&title, running.len()), page.curves(&long, &charts, &styles, &caption)));
+        pieces
+            .scenes
+            .push((end_of(&title, running.len()), page.curves((&long, &long), &charts, &styles, &caption)));
     }
     pieces.or_missing("no text is longer than 4,096 tokens and was read by window+4 or tova")
 }

@@ -197,12 +197,11 @@ mod tests {
         let lines = 1 + 3 * (1 + 8 * 7) + 2 * 8 * 7 + 9 * (1 + 5 * 7);
         assert_eq!(read(&out.join("report.csv")).lines().count(), lines);
         let svg = read(&out.join(format!("figures/{by_distance}-linear.svg")));
-        for word in
-            ["cache size 64", "cache size 2048", "tokens between the fact and the answer", "chance", "embedded"]
+        for word in ["64 entries", "2048 entries", "tokens between the fact and the answer", "chance", "embedded"]
         {
             assert!(svg.contains(word), "{word}: {svg}");
         }
-        assert!(!svg.contains("cache size 4096"), "as large as a sample: {svg}");
+        assert!(!svg.contains("4096 entries"), "as large as a sample: {svg}");
         let svg = read(&out.join("figures/perplexity-llama-2-7b-hf-pg19-linear.svg"));
         for policy in ["truncate", "window", "window+1", "window+4", "h2o", "tova-head", "tova", "tova+4"] {
             assert!(

@@ -1,6 +1,6 @@
 //! The text after some steps, as a picture, and as an animation.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use super::{SHADES, Side, Unit, View, shown};
 use crate::format::plain;
@@ -17,23 +17,12 @@ const NOW: Color = Color(255, 213, 74);
 const LINE: f64 = 1.5;
 
 /// The text after each of some numbers of tokens, as far as it is read: from the top to the bottom, with the caches side by side.
-///
-/// # Errors
-/// A text with characters that the embedded font does not have.
-pub fn picture(view: &View, steps: &[usize]) -> Result<Scene> {
+pub fn picture(view: &View, steps: &[usize]) -> Scene {
     drawing(view, steps, None)
 }
 
 /// A picture; the room is that of the text after `room_for` tokens, where that is given.
-fn drawing(view: &View, steps: &[usize], room_for: Option<usize>) -> Result<Scene> {
-    for c in view.units.iter().flat_map(|unit| unit.text.chars()) {
-        ensure!(
-            c.is_ascii_control() || font::has(c),
-            "pictures are drawn with a font of Latin letters, which has no {c:?} (U+{:04X})\n\
-             hint: write a page (-o page.html), which a browser prints as PDF",
-            u32::from(c)
-        );
-    }
+fn drawing(view: &View, steps: &[usize], room_for: Option<usize>) -> Scene {
     let columns = view.sides.len().max(steps.len().min(2));
     let room = (WIDTH - 2.0 * MARGIN - (columns - 1) as f64 * GAP) / columns as f64;
     let size = if columns > 1 { 7.0 } else { 8.5 };
@@ -58,17 +47,16 @@ fn drawing(view: &View, steps: &[usize], room_for: Option<usize>) -> Result<Scen
         top += TITLE * 1.6 + lines.iter().take_while(is_read).count() as f64 * size * LINE + GAP;
     }
     scene.height = top;
-    Ok(scene)
+    scene
 }
 
 /// Frames of an animation, from the first token to the last, each for an equal part of `seconds`; a PNG file that browsers play.
 ///
 /// # Errors
-/// As [`picture`].
+/// Pictures that cannot be encoded.
 pub fn animation(view: &View, frames: usize, seconds: f64) -> Result<Vec<u8>> {
     let step = |frame: usize| ((frame + 1) * view.tokens).div_ceil(frames);
-    let scenes =
-        (0..frames).map(|frame| drawing(view, &[step(frame)], Some(view.tokens))).collect::<Result<Vec<_>>>()?;
+    let scenes: Vec<Scene> = (0..frames).map(|frame| drawing(view, &[step(frame)], Some(view.tokens))).collect();
     Scene::animated_png(&scenes, seconds)
 }
 
@@ -114,7 +102,7 @@ fn lines(units: &[Unit], size: f64, room: f64) -> Vec<Placed> {
 
 /// A unit's text as it is drawn.
 fn drawn(text: &str) -> String {
-    shown(text).chars().map(|c| if c == '\n' || c == '\t' || !font::has(c) { ' ' } else { c }).collect()
+    shown(text).chars().map(|c| if c.is_ascii_control() { ' ' } else { c }).collect()
 }
 
 /// One cache after so many tokens.

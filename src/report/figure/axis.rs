@@ -73,7 +73,7 @@ impl Horizontal {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Horizontal::CacheSize => "cache size (tokens)",
+            Horizontal::CacheSize => "cache size (entries)",
             Horizontal::CacheShare => "cache size (share)",
             Horizontal::Memory => "mean memory of keys and values",
             Horizontal::Octaves(name) | Horizontal::Number(name) | Horizontal::Named(name) => name,

@@ -8,9 +8,15 @@ use crate::eviction::Schedule;
 use crate::report::figure::{Axis, Chart, Content, EXCESS, Figure, Horizontal, Line, Scale, chart, excess};
 use crate::report::series::{Panel, Schedules, SeriesKey, Size};
 
-/// `None` where no policy has several schedules at one size. The figure of the panel over sizes is the `whole`.
-pub(crate) fn figure(panel: &Panel, schedules: &Schedules, whole: &Figure, keys: &[SeriesKey]) -> Option<Figure> {
-    let titled = |size| Some((at(panel, schedules, size)?, format!("cache size {size}")));
+/// `None` where no policy has several schedules at one size. Bands may be of differences to the policy that is `asked` for, or the first,
+/// at the same schedule. The figure of the panel over sizes is the `whole`.
+pub(crate) fn figure(
+    panel: &Panel,
+    schedules: &Schedules,
+    whole: &Figure,
+    (keys, asked): (&[SeriesKey], Option<&str>),
+) -> Option<Figure> {
+    let titled = |size: Size| Some((at(panel, schedules, size)?, size.words()));
     let of_sizes: Vec<(Panel, String)> = panel.sizes().into_iter().filter_map(titled).collect();
     let shown = of_sizes.iter().flat_map(|(panel, _)| &panel.points);
     let shown: BTreeSet<Schedule> = shown.filter_map(|point| Some(schedules.get(&point.policy)?.1)).collect();
@@ -19,7 +25,10 @@ pub(crate) fn figure(panel: &Panel, schedules: &Schedules, whole: &Figure, keys:
         return None;
     }
     let panels: Vec<(&Panel, String)> = of_sizes.iter().map(|(panel, title)| (panel, title.clone())).collect();
-    let chart = |panel: &Panel, title: String, scale: Scale| over(panel, schedules, &shown, title, scale);
+    let crowded = of_sizes.iter().find_map(|(panel, _)| chart::reference(panel, asked));
+    let reference = crowded.map(|policy| schedules.get(policy).map_or(policy, |(policy, _)| policy));
+    let places = (&shown[..], reference);
+    let chart = |panel: &Panel, title: String, scale: Scale| over(panel, schedules, places, title, scale);
     let drawing = match excess::charts(&panels, chart) {
         Some(charts) => (EXCESS, charts),
         None => {
@@ -44,12 +53,24 @@ fn at(panel: &Panel, schedules: &Schedules, size: Size) -> Option<Panel> {
 }
 
 /// A chart of points at one size.
-fn over(panel: &Panel, schedules: &Schedules, shown: &[Schedule], title: String, scale: Scale) -> Chart {
+fn over(
+    panel: &Panel,
+    schedules: &Schedules,
+    (shown, reference): (&[Schedule], Option<&str>),
+    title: String,
+    scale: Scale,
+) -> Chart {
+    // The variant of the reference that has a schedule.
+    let compared = |wanted: &Schedule| {
+        let mut variants = schedules.iter().filter(|(_, (policy, _))| Some(policy.as_str()) == reference);
+        variants.find(|(_, (_, schedule))| schedule == wanted).map_or("", |(variant, _)| variant)
+    };
     let mut lines: IndexMap<&str, Vec<chart::Measurement>> = IndexMap::new();
     for point in &panel.points {
         let Some((policy, schedule)) = schedules.get(&point.policy) else { continue };
         let place = shown.iter().position(|other| other == schedule).unwrap_or(0);
         let spot = chart::measurement(panel, point, place as f64);
+        let spot = spot.against(panel, reference.map(|_| compared(schedule)));
         lines.entry(policy).or_default().push(spot);
     }
     let line = |(policy, mut spots): (&str, Vec<chart::Measurement>)| {
@@ -59,6 +80,8 @@ fn over(panel: &Panel, schedules: &Schedules, shown: &[Schedule], title: String,
     let lines = lines.into_iter().map(line).collect();
     let names: Vec<String> = shown.iter().map(ToString::to_string).collect();
     Chart::of_panel(panel, title, (Horizontal::Named("schedule"), Axis::of_names(&names)), scale, lines)
+        .asking("Does it matter when entries leave?")
+        .with_bands_of(reference, " at the same schedule")
 }
 
 #[cfg(test)]
@@ -92,9 +115,9 @@ mod tests {
         .concat();
         let results = Results::of(&all).unwrap();
         let panels = results.whole();
-        let whole = figures(&panels)[0].clone().unwrap();
+        let whole = figures(&panels, None)[0].clone().unwrap();
         let schedules = series::schedules(&all);
-        let figure = figure(&panels[0], &schedules, &whole, &[panels[0].key.clone()]).unwrap();
+        let figure = figure(&panels[0], &schedules, &whole, (&[panels[0].key.clone()], None)).unwrap();
         let Content::Charts(drawings) = &figure.content else { panic!("charts expected") };
         let [(EXCESS, charts)] = &drawings[..] else { panic!("the excess expected") };
         assert_eq!(charts.len(), 1);
@@ -119,8 +142,8 @@ mod tests {
         let results = Results::of(&cut).unwrap();
         let (panels, schedules) = (results.whole(), series::schedules(&cut));
         let styles = SeriesStyles::with_schedules(&panels, &schedules);
-        let whole = figures(&panels)[0].clone().unwrap();
-        let figure = super::figure(&panels[0], &schedules, &whole, &[panels[0].key.clone()]).unwrap();
+        let whole = figures(&panels, None)[0].clone().unwrap();
+        let figure = super::figure(&panels[0], &schedules, &whole, (&[panels[0].key.clone()], None)).unwrap();
         let placed = texts(&figure.scenes(&styles, Plain::default())[0]);
         assert!(placed.iter().any(|text| text.text == "h2o"), "{placed:?}");
     }

@@ -4,27 +4,30 @@ use std::rc::Rc;
 
 use crate::metric::Property;
 use crate::report::escape;
-use crate::report::figure::{Chart, Content, EXCESS, Figure, Scale, excess};
+use crate::report::figure::{Chart, Content, EXCESS, Figure, Scale, chart, excess};
 use crate::report::series::{Panel, SeriesKey};
 
-/// The figure of each panel that has a curve to show; `None` where only the full cache was measured, and for details.
-pub(crate) fn figures(panels: &[Panel]) -> Vec<Option<Rc<Figure>>> {
+/// The figure of each panel that has a curve to show; `None` where only the full cache was measured, and for details. A `reference` is the
+/// policy that bands may be of differences to; without one, the first.
+pub(crate) fn figures(panels: &[Panel], reference: Option<&str>) -> Vec<Option<Rc<Figure>>> {
     let settings: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
     let figure = |(panel, stem): (&Panel, String)| {
         let has_curve = !panel.sizes().is_empty() && !panel.metric.has(Property::Detail);
-        has_curve.then(|| Rc::new(by_size(panel, stem, &settings)))
+        has_curve.then(|| Rc::new(by_size(panel, stem, &settings, reference)))
     };
     panels.iter().zip(stems(panels, &settings)).map(figure).collect()
 }
 
 /// A panel over the cache size, in the scales worth drawing.
-fn by_size(panel: &Panel, stem: String, settings: &[SeriesKey]) -> Figure {
+fn by_size(panel: &Panel, stem: String, settings: &[SeriesKey], asked: Option<&str>) -> Figure {
     let title = panel.key.title(settings);
-    let mut drawings = vec![("linear", vec![Chart::by_size(panel, title.clone(), Scale::Linear)])];
+    let reference = chart::reference(panel, asked);
+    let draw = |panel: &Panel, title, scale| Chart::by_size(panel, title, scale, reference);
+    let mut drawings = vec![("linear", vec![draw(panel, title.clone(), Scale::Linear)])];
     if panel.metric.has_log_axis() {
-        drawings.push(("log", vec![Chart::by_size(panel, title.clone(), Scale::Log)]));
+        drawings.push(("log", vec![draw(panel, title.clone(), Scale::Log)]));
     }
-    drawings.extend(excess::charts(&[(panel, title)], Chart::by_size).map(|charts| (EXCESS, charts)));
+    drawings.extend(excess::charts(&[(panel, title)], draw).map(|charts| (EXCESS, charts)));
     let title = format!("{}, by cache size", panel.title(settings));
     Figure { stem, title, content: Content::Charts(drawings) }
 }
@@ -57,21 +60,21 @@ mod tests {
     }
 
     #[test]
-    fn policies_off_the_scale_are_in_the_legend() {
+    fn policies_off_the_scale_are_named() {
         let full = cell("nll", "full", None, &[("a", 5f64.ln(), 1.0)]);
         let window = line("window", &[(8, 900.0), (16, 400.0)]);
         let all =
             [full, window, line("h2o", &[(8, 9.0), (16, 7.0)]), line("tova", &[(8, 8.0), (16, 6.0)])].concat();
         let panels = panels(&all);
         let styles = SeriesStyles::of(&panels);
-        let figures = figures(&panels);
+        let figures = figures(&panels, None);
         let figure = figures[0].as_ref().unwrap();
         let [linear, log, excess] = &figure.scenes(&styles, Plain::default())[..] else {
             panic!("two scales and the excess expected")
         };
         let has = |scene: &Scene, expected: &str| texts(scene).iter().any(|placed| placed.text == expected);
         assert!(has(linear, "window"), "{:?}", texts(linear));
-        assert!(has(log, "window") && has(log, "5.00"), "{:?}", texts(log));
+        assert!(has(log, "window") && has(log, "full 5.00"), "{:?}", texts(log));
         // ln(900 / 5) = 5.2 is on the axis of the excess.
         assert!(has(excess, "window") && has(excess, "5"), "{:?}", texts(excess));
     }
@@ -84,7 +87,7 @@ mod tests {
         let all: Vec<Row> = all.into_iter().map(|row| Row { model: "m".repeat(300).into(), ..row }).collect();
         let panels = panels(&all);
         let styles = SeriesStyles::of(&panels);
-        let figures = figures(&panels);
+        let figures = figures(&panels, None);
         let scene = &figures[0].as_ref().unwrap().scenes(&styles, Plain::default())[1];
         let placed = texts(scene);
         assert!(placed.len() > 25);
@@ -109,7 +112,7 @@ mod tests {
         let one = [full, line("tova", &[(8, 8.0), (16, 6.0)])].concat();
         let other =
             one.iter().map(|row| Row { model: "b/other".into(), cell: row.cell.to_uppercase(), ..row.clone() });
-        let figures = figures(&panels(&one.iter().cloned().chain(other).collect::<Vec<_>>()));
+        let figures = figures(&panels(&one.iter().cloned().chain(other).collect::<Vec<_>>()), None);
         let stem = "perplexity-llama-2-7b-hf-pg19";
         let title = "Perplexity: Llama-2-7b-hf · pg19, by cache size";
         let expected = [("linear", ", linear axis"), ("log", ", log axis"), ("excess", ", excess over full")];
@@ -124,7 +127,7 @@ mod tests {
         };
         let all: Vec<Vec<Row>> = vec![rows("模型"), rows("型模"), rows("a/x"), rows("b/x"), rows("all")];
         let panels = panels(&all.concat());
-        let figures = figures(&panels);
+        let figures = figures(&panels, None);
         let mut stems: Vec<&str> = figures.iter().flatten().map(|figure| figure.stem.as_str()).collect();
         let all = stems.len();
         stems.sort_unstable();

@@ -1,19 +1,26 @@
-//! A chart: cache sizes or positions across, a quantity up, a line with markers for each policy, the full cache dashed.
+//! A chart: cache sizes or positions across, a quantity up, a line with markers for each policy, the full cache dashed. Where there is
+//! one cache size, the quantity is across, and each policy is a row with a marker.
 //!
 //! It is drawn once, for files and for the page: each point carries the text of its tooltip, each element the class by
 //! which the page finds and colours it. Which charts share a figure, and the legend, are decided elsewhere.
 
+mod bands;
 mod clip;
 mod draw;
+mod ends;
 pub(crate) mod excess;
 mod legend;
 mod printed;
+mod rows;
 pub(crate) mod title;
 mod tooltip;
 
-use crate::metric::{Metric, Pooling, Property};
+use crate::format::counted;
+use crate::metric::{Better, Metric, Property};
 use crate::report::figure::{Axis, Horizontal, Plain, Scale, Spot, axis, values_to_show};
-use crate::report::series::{Panel, Point};
+use crate::report::series::{Panel, Point, Size};
+pub(crate) use bands::{Bands, reference};
+pub(crate) use draw::Surroundings;
 pub(crate) use legend::{Stroke, draw_caption, finish, legend};
 pub(crate) use printed::Printed;
 pub(crate) use tooltip::describe;
@@ -25,6 +32,8 @@ pub(crate) const SMALL: f64 = 6.5;
 
 const MARKER_RADIUS: f64 = 2.0;
 const LINE_WIDTH: f64 = 1.1;
+/// Radius in points of the circle around a measurement that shows its tooltip.
+const TARGET_RADIUS: f64 = 4.8;
 /// Around a whole figure.
 pub(crate) const MARGIN: f64 = 2.0;
 pub(crate) const DASH: (f64, f64) = (4.0, 2.5);
@@ -39,6 +48,10 @@ const LABEL_ROW: f64 = 10.0;
 #[derive(Clone)]
 pub(crate) struct Chart {
     pub(crate) title: String,
+    /// What the chart answers, where its axes do not say it.
+    asks: Option<&'static str>,
+    /// How many samples and texts it is of, in words.
+    pub(crate) counts: String,
     pub(crate) quantity: Metric,
     pub(crate) horizontal: Horizontal,
     pub(crate) across: Axis,
@@ -48,8 +61,8 @@ pub(crate) struct Chart {
     pub(crate) full: Option<Reference>,
     /// What a guess would score.
     pub(crate) guess: Option<Reference>,
-    /// Whether the bands are of the difference to the full cache.
-    pub(crate) paired: bool,
+    /// What the bands are intervals of.
+    pub(crate) bands: Bands,
     /// A distance to the full cache that the paper calls small, on the value axis.
     limit: Option<f64>,
     /// Whether the values are the excess over the full cache. What is below the axis is then drawn at its lower edge.
@@ -83,17 +96,19 @@ pub(crate) enum Reference {
 }
 
 impl Chart {
-    /// A panel over the cache size.
-    pub(crate) fn by_size(panel: &Panel, title: String, scale: Scale) -> Self {
+    /// A panel over the cache size. With a `reference`, bands are of the differences to that policy.
+    pub(crate) fn by_size(panel: &Panel, title: String, scale: Scale, reference: Option<&str>) -> Self {
         let policies = panel.policies().into_iter().filter(|policy| *policy != "full");
         let lines = policies.map(|policy| {
             let points = panel.points.iter().filter(|point| point.policy == policy);
-            let spots = points.filter_map(|point| Some(measurement(panel, point, point.cache_size?.number())));
-            Line { policy: policy.to_owned(), spots: spots.collect() }
+            let spot = |point: &Point| {
+                Some(measurement(panel, point, point.cache_size?.number()).against(panel, reference))
+            };
+            Line { policy: policy.to_owned(), spots: points.filter_map(spot).collect() }
         });
         let sizes = panel.sizes();
         let across = (Horizontal::of_sizes(&sizes), Axis::of_sizes(&sizes));
-        Self::of_panel(panel, title, across, scale, lines.collect())
+        Self::of_panel(panel, title, across, scale, lines.collect()).with_bands_of(reference, "")
     }
 
     /// Lines of a panel's points, with its full cache and what a guess would score all across.
@@ -112,6 +127,12 @@ impl Chart {
             panel.full().map(|full| Reference::Level(full.estimate.value)),
             panel.guess.map(Reference::Level),
         )
+        .over(panel)
+    }
+
+    /// Says how much the chart is of.
+    pub(crate) fn over(self, panel: &Panel) -> Self {
+        Self { counts: counts(panel), ..self }
     }
 
     pub(crate) fn new(
@@ -122,11 +143,14 @@ impl Chart {
         full: Option<Reference>,
         guess: Option<Reference>,
     ) -> Self {
-        let paired = !quantity.has(Property::NoDifference) && full.is_some();
+        let is_paired = !quantity.has(Property::NoDifference) && full.is_some();
+        let bands = if is_paired { Bands::ToFull } else { Bands::Own };
         let values = Axis::of_values(&axis_values(quantity, &lines, full.as_ref(), scale), scale);
         let quantity = quantity.clone();
         Self {
             title,
+            asks: None,
+            counts: String::new(),
             quantity,
             horizontal,
             across,
@@ -134,12 +158,17 @@ impl Chart {
             lines,
             full,
             guess,
-            paired,
+            bands,
             limit: None,
             is_excess: false,
             scale,
             printed: None,
         }
+    }
+
+    /// Says what the chart answers.
+    pub(crate) fn asking(self, question: &'static str) -> Self {
+        Self { asks: Some(question), ..self }
     }
 
     /// Gives the chart a value axis that spans `values`, so that charts side by side can be compared.
@@ -162,20 +191,49 @@ impl Chart {
         title::room(title_lines) + plot + TICK_ROW + LABEL_ROW
     }
 
-    /// Whether any point has a band.
-    fn has_bands(&self) -> bool {
-        self.lines.iter().flat_map(|line| &line.spots).any(|spot| spot.band.is_some())
+    /// The height of the plot where it usually has `usual` points: more where rows or names need it.
+    pub(crate) fn plot_height(&self, usual: f64, names_at_ends: bool) -> f64 {
+        match (self.is_rows(), names_at_ends) {
+            (true, _) => self.rows_height(),
+            (false, true) => usual.max(self.ends_height()),
+            (false, false) => usual,
+        }
+    }
+
+    /// The one cache size that the chart is of, where it is drawn as rows.
+    fn only_size(&self) -> Option<Size> {
+        self.lines.iter().flat_map(|line| &line.spots).find_map(|spot| spot.point.cache_size)
+    }
+
+    /// What the chart answers, as a title.
+    pub(crate) fn question(&self) -> String {
+        let asked = match self.only_size() {
+            Some(size) if self.is_rows() => {
+                let unit_from = self.quantity.label.find(" (").unwrap_or(self.quantity.label.len());
+                let what = &self.quantity.label[..unit_from];
+                let size = size.words();
+                return match self.quantity.better {
+                    _ if self.is_excess => format!("Which policy costs least with {size}?"),
+                    Better::Lower => format!("Which policy has the lowest {what} with {size}?"),
+                    Better::Higher => format!("Which policy has the highest {what} with {size}?"),
+                    Better::Unknown => format!("How do policies differ in {what} with {size}?"),
+                };
+            }
+            _ if self.asks.is_some() => self.asks.unwrap_or_default(),
+            _ if self.is_excess => "How much quality does a small cache cost?",
+            _ if self.quantity.is_timed() => "What does a small cache save?",
+            _ if self.quantity.has(Property::NoDifference) || self.quantity.better == Better::Unknown => {
+                "What does a small cache change?"
+            }
+            _ => "Which policy needs the smallest cache?",
+        };
+        asked.to_owned()
     }
 }
 
 /// What is to be said below charts, in sentences without full stops.
 pub(crate) fn notes(charts: &[Chart]) -> Vec<String> {
-    let bands = match charts.iter().all(|chart| chart.paired) {
-        true => "bands: 95 % intervals of the difference to full",
-        false => "bands: 95 % intervals",
-    };
-    let bands = charts.iter().any(Chart::has_bands).then_some(bands);
-    bands.into_iter().map(str::to_owned).chain(excess::notes(charts)).collect()
+    bands::note(charts).into_iter().chain(excess::notes(charts)).collect()
 }
 
 /// The values that an axis is to show, and the bands around them as far as there is room.
@@ -208,27 +266,17 @@ fn series(lines: &[Line]) -> Vec<Vec<f64>> {
     lines.iter().map(|line| line.spots.iter().map(|spot| spot.point.estimate.value).collect()).collect()
 }
 
-/// A point of a panel, somewhere across a chart.
-pub(crate) fn measurement(panel: &Panel, point: &Point, across: f64) -> Measurement {
-    Measurement { across, band: band_of(panel, point), point: point.clone() }
+/// How many samples and texts a panel has, in words.
+fn counts(panel: &Panel) -> String {
+    let texts = counted(panel.clusters, "text");
+    if panel.samples == panel.clusters {
+        texts
+    } else {
+        format!("{} of {texts}", counted(panel.samples, "sample"))
+    }
 }
 
-/// The band around a point: what its difference to the full cache may be, since texts differ far more in level than
-/// policies do; where there is no such difference, what the value itself may be. It ends where no value can be.
-fn band_of(panel: &Panel, point: &Point) -> Option<(f64, f64)> {
-    let value = point.estimate.value;
-    let (low, high) = match point.to_full.as_ref().map(|to_full| to_full.shown) {
-        Some(difference) => {
-            let interval = difference.interval?;
-            (value + interval.low - difference.value, value + interval.high - difference.value)
-        }
-        None if panel.full().is_some() && !panel.metric.has(Property::NoDifference) => return None,
-        None => point.estimate.interval.map(|interval| (interval.low, interval.high))?,
-    };
-    let (least, most) = match panel.metric.pooling {
-        Pooling::Share | Pooling::GeometricShare => (0.0, 100.0),
-        Pooling::Perplexity | Pooling::Rate => (0.0, f64::INFINITY),
-        Pooling::Mean => (f64::NEG_INFINITY, f64::INFINITY),
-    };
-    (low.is_finite() && high.is_finite()).then(|| (low.max(least), high.min(most)))
+/// A point of a panel, somewhere across a chart.
+pub(crate) fn measurement(panel: &Panel, point: &Point, across: f64) -> Measurement {
+    Measurement { across, band: bands::of(panel, point), point: point.clone() }
 }

@@ -40,6 +40,13 @@ impl Figure {
         drawings.iter().map(of_scale).collect()
     }
 
+    /// Looks of the lines of its charts, which are the same in all of its files.
+    pub(crate) fn styles(&self, styles: &SeriesStyles) -> SeriesStyles {
+        let Content::Charts(drawings) = &self.content else { return styles.among(&[]) };
+        let lines = drawings.iter().flat_map(|(_, charts)| charts).flat_map(|chart| &chart.lines);
+        styles.among(&lines.map(|line| line.policy.as_str()).collect::<Vec<_>>())
+    }
+
     /// What is drawn in those files, in the same order.
     pub(crate) fn scenes(&self, styles: &SeriesStyles, plain: Plain) -> Vec<Scene> {
         let drawings = match &self.content {
@@ -47,9 +54,12 @@ impl Figure {
             Content::Maps(maps) => return vec![maps.scene(&self.title, plain)],
             Content::Picture(draw) => return vec![draw(plain)],
         };
+        let styles = self.styles(styles);
         let titles = self.files().into_iter().map(|(_, title)| title);
+        // Above the charts it is said what they are of, unless that is left out.
+        let caption = if plain.title { &self.title } else { "" };
         let scene = |((_, charts), title): (&(&str, Vec<Chart>), String)| {
-            Page::usual(charts.len(), plain).curves(&title, charts, styles, &self.title)
+            Page::usual(charts.len(), plain).curves((&title, &self.title), charts, &styles, caption)
         };
         drawings.iter().zip(titles).map(scene).collect()
     }

@@ -1,14 +1,15 @@
 //! A figure's SVG as PNG, by resvg, and as PDF, by svg2pdf.
 //!
-//! Both know the embedded font only, so that files are the same on every machine; the text of a PDF can be searched.
+//! Both know the embedded font only, so that files are the same on every machine, unless a text has letters that it lacks: those are
+//! drawn with a font of the machine, and then a PDF has its fonts in another order each time. The text of a PDF can be searched.
 //! There is no date in a file, and no identifier.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context as _, Result, anyhow};
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::fontdb::Database;
-use resvg::usvg::{Options, Tree};
+use resvg::usvg::{FontResolver, Options, Tree};
 use svg2pdf::{ConversionOptions, PageOptions};
 
 use crate::report::figure::{Scene, font};
@@ -76,20 +77,34 @@ impl Scene {
 
     /// A PDF file of one page.
     pub(crate) fn pdf(&self) -> Result<Vec<u8>> {
-        let page = PageOptions { dpi: USVG_PIXELS };
-        let file = svg2pdf::to_pdf(&self.tree()?, ConversionOptions::default(), page);
+        let tree = self.tree()?;
+        let make = |embed_text| {
+            let options = ConversionOptions { embed_text, ..ConversionOptions::default() };
+            svg2pdf::to_pdf(&tree, options, PageOptions { dpi: USVG_PIXELS })
+        };
+        // A font of the machine may be of a kind that cannot be cut down; its letters are then shapes.
+        let file = make(true).or_else(|error| if self.is_foreign() { make(false) } else { Err(error) });
         file.map(|file| sorted(&file)).map_err(|error| anyhow!("making a PDF of the figure: {error}"))
     }
 
     fn tree(&self) -> Result<Tree> {
-        static FONTS: OnceLock<Arc<Database>> = OnceLock::new();
-        let fonts = FONTS.get_or_init(|| {
+        static EMBEDDED: LazyLock<Arc<Database>> = LazyLock::new(|| {
             let mut fonts = Database::new();
             fonts.load_font_data(font::FILE.to_vec());
             Arc::new(fonts)
         });
-        let options = Options { fontdb: Arc::clone(fonts), dpi: USVG_PIXELS, ..Options::default() };
-        Tree::from_str(&self.svg(), &options).context("reading the figure's SVG")
+        let is_foreign = self.is_foreign();
+        let fonts = if is_foreign { &font::FONTS } else { &EMBEDDED };
+        let font_resolver = FontResolver {
+            // The embedded font, whatever the machine has of its name.
+            select_font: Box::new(|_, fonts| Some(fonts.faces().next()?.id)),
+            select_fallback: Box::new(move |c, tried, _| {
+                let face = if is_foreign { font::fallback(c)?.0 } else { return None };
+                (!tried.contains(&face)).then_some(face)
+            }),
+        };
+        let options = Options { fontdb: Arc::clone(fonts), dpi: USVG_PIXELS, font_resolver, ..Options::default() };
+        Tree::from_str(&self.svg_in_pieces(), &options).context("reading the figure's SVG")
     }
 }
 
@@ -154,6 +169,43 @@ mod tests {
             .map(|(x, _)| x)
             .collect();
         assert!(dark.len() > 100 && dark.iter().all(|x| (65..235).contains(x)), "{dark:?}");
+    }
+
+    #[test]
+    fn letters_of_any_alphabet_can_be_drawn() {
+        // Greek, Chinese, Arabic with two words, Devanagari with marks, emoji of one and of several characters, a mark without a letter, and
+        // characters that mean nothing.
+        let texts = [
+            "\u{3B1}\u{3B2}\u{3B3} \u{6A21}\u{578B} \u{645}\u{631}\u{62D}\u{628}\u{627} \u{628}\u{643} \u{1F600}",
+            "\u{915}\u{94D}\u{937}\u{93F} e\u{301}\u{323}",
+            "\u{1F469}\u{200D}\u{1F680} \u{2764}\u{FE0F} \u{1F1E9}\u{1F1EA}",
+            "\u{301}",
+            "\u{200D}\u{FE0F}",
+            "\u{10FFFD}\u{E000}\u{FFFF}",
+        ];
+        for text in texts {
+            let mut scene = Scene::new(text, 144.0);
+            scene.height = 48.0;
+            scene.text((72.0, 12.0), text, 7.0, BLACK, Across::Centre);
+            scene.text((140.0, 24.0), text, 7.0, GREY, Across::Right);
+            scene.upright_text((10.0, 24.0), text, 7.0);
+            assert!(scene.svg().contains(&crate::report::escape::xml(text)));
+            let (width, _, pixels) = scene.pixels(2).unwrap();
+            assert_eq!(pixels, scene.pixels(2).unwrap().2);
+            // Of the first text something is at every fifth of its width: letters, or boxes.
+            let half = font::width(text, 7.0) / 2.0;
+            let is_dark = |from: f64, to: f64| {
+                let columns = (from * 300.0 / 72.0) as usize..(to * 300.0 / 72.0) as usize;
+                columns.into_iter().any(|x| (20..80).any(|y| pixels[(y * width as usize + x) * 3] < 128))
+            };
+            let fifths = if text == texts[0] { 5 } else { 0 };
+            for fifth in 0..fifths {
+                let from = 72.0 - half + 2.0 * half * f64::from(fifth) / 5.0;
+                assert!(is_dark(from, from + 2.0 * half / 5.0), "{fifth} of {text}");
+            }
+            let pdf = scene.pdf().unwrap();
+            assert!(pdf.starts_with(b"%PDF-1.") && pdf.len() > 1000);
+        }
     }
 
     #[test]

@@ -100,7 +100,12 @@ pub(crate) fn square_maps(what: &str, maps: &[Map], page: Option<(f64, usize)>) 
         }
     };
     let about = format!("sample {}; {SHADES}", escape::plain(sample));
-    SquareMaps { maps: maps.iter().map(map).collect(), abreast, about }
+    SquareMaps {
+        maps: maps.iter().map(map).collect(),
+        abreast,
+        asks: "Which tokens are kept, and how long?",
+        about,
+    }
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl KeptByPosition {
                 None,
                 None,
             );
-            chart.spanning(&[0.0, f64::from(length)])
+            chart.spanning(&[0.0, f64::from(length)]).asking("How long are the first tokens kept?")
         };
         let charts = lines.iter().map(chart).collect();
         Some(Self { title: format!("Steps kept by position: {title}"), charts, styles })
@@ -56,6 +56,7 @@ impl KeptByPosition {
     pub(crate) fn scene(&self, page: Option<f64>, plain: Plain) -> Scene {
         let usual = Page::usual(self.charts.len(), plain);
         let page = Page { width: page.unwrap_or(usual.width), ..usual };
-        page.curves(&self.title, &self.charts, &self.styles, &self.title)
+        let caption = if plain.title { &self.title } else { "" };
+        page.curves((&self.title, &self.title), &self.charts, &self.styles, caption)
     }
 }

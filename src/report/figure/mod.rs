@@ -17,6 +17,8 @@ pub(crate) mod scene;
 pub(crate) mod series_style;
 pub(crate) mod slices;
 pub(crate) mod square_map;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use axis::{Axis, Horizontal, Scale, Tick, values_to_show};
 pub(crate) use chart::{Chart, LABEL, Line, MARGIN, Printed, Reference, SMALL, Stroke, TITLE, TITLE_ROW, excess};

@@ -23,7 +23,7 @@ pub(crate) fn maps(places: &[Place<'_>], policies: &[&str], sizes: &[Size]) -> S
         .flat_map(of_policy)
         .filter(|map| !matches!(&map.squares, Squares::Numbers(squares, _) if squares.is_empty()))
         .collect();
-    SquareMaps { maps, abreast: 6, about: about(places) }
+    SquareMaps { maps, abreast: 6, asks: "Where in a text is a needle found?", about: about(places) }
 }
 
 /// What the numbers are.

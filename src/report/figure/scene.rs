@@ -48,13 +48,70 @@ pub struct Scene {
     pub(crate) width: f64,
     pub(crate) height: f64,
     /// The elements so far.
-    svg: String,
+    parts: Vec<Part>,
+}
+
+/// A part of a figure. Texts are kept apart, since a file of pixels has them in other pieces than an SVG.
+enum Part {
+    Markup(String),
+    Text(Text),
+}
+
+struct Text {
+    /// In units.
+    at: (i32, i32),
+    text: String,
+    /// In points.
+    size: f64,
+    color: Color,
+    anchor: &'static str,
+    /// The `transform` of the element.
+    turn: String,
+}
+
+impl Text {
+    /// The element; viewers choose fonts for what the embedded one lacks.
+    fn svg(&self) -> String {
+        self.piece(self.at.0, &self.text, self.anchor)
+    }
+
+    /// Elements of one font each, from left to right.
+    fn pieces(&self) -> String {
+        if !font::is_foreign(&self.text) {
+            return self.svg();
+        }
+        let whole = font::width(&self.text, self.size);
+        let before = match self.anchor {
+            "start" => 0.0,
+            "middle" => whole / 2.0,
+            _ => whole,
+        };
+        let mut along = -before;
+        let piece = |(run, _): (String, _)| {
+            let svg = self.piece(self.at.0 + unit(along), &run, "start");
+            along += font::width(&run, self.size);
+            svg
+        };
+        font::runs(&self.text).into_iter().map(piece).collect()
+    }
+
+    fn piece(&self, x: i32, text: &str, anchor: &str) -> String {
+        let class = if self.color == BLACK { "ink" } else { "soft" };
+        let (y, size, color, turn) = (self.at.1, unit(self.size), hex(self.color), &self.turn);
+        // A space at the beginning of a piece has its place.
+        let spaces = if anchor == self.anchor { "" } else { " xml:space=\"preserve\"" };
+        format!(
+            "<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" font-size=\"{size}\" \
+             fill=\"{color}\"{turn}{spaces}>{}</text>\n",
+            escape::xml(text)
+        )
+    }
 }
 
 impl Scene {
     /// Without a height, which is set when everything is drawn.
     pub(crate) fn new(title: impl Into<String>, width: f64) -> Self {
-        Self { title: title.into(), width, height: 0.0, svg: String::new() }
+        Self { title: title.into(), width, height: 0.0, parts: Vec::new() }
     }
 
     pub(crate) fn stroke(&mut self, class: &str, points: &[Spot], pen: Pen) {
@@ -75,7 +132,23 @@ impl Scene {
     fn path(&mut self, class: &str, points: &[(i32, i32)], end: &str, paint: &str) {
         let steps: Vec<String> = points.iter().map(|(x, y)| format!("{x} {y}")).collect();
         let start = if steps.is_empty() { "" } else { "M" };
-        self.svg += &format!("<path class=\"{class}\" d=\"{start}{}{end}\" {paint}></path>\n", steps.join("L"));
+        self.add(&format!("<path class=\"{class}\" d=\"{start}{}{end}\" {paint}></path>\n", steps.join("L")));
+    }
+
+    fn add(&mut self, markup: &str) {
+        match self.parts.last_mut() {
+            Some(Part::Markup(last)) => last.push_str(markup),
+            _ => self.parts.push(Part::Markup(markup.to_owned())),
+        }
+    }
+
+    /// All elements, texts as they are written.
+    fn body(&self, write: fn(&Text) -> String) -> String {
+        let part = |part: &Part| match part {
+            Part::Markup(markup) => markup.clone(),
+            Part::Text(text) => write(text),
+        };
+        self.parts.iter().map(part).collect()
     }
 
     pub(crate) fn text(&mut self, at: Spot, text: &str, size: f64, color: Color, across: Across) {
@@ -84,22 +157,24 @@ impl Scene {
             Across::Centre => "middle",
             Across::Right => "end",
         };
-        self.write_text(units((at.0, at.1 + font::HALF_DIGIT * size)), text, size, color, anchor, "");
+        self.write_text(units((at.0, at.1 + font::HALF_DIGIT * size)), text, (size, color), anchor, String::new());
     }
 
     /// Black text that reads from bottom to top, centred.
     pub(crate) fn upright_text(&mut self, at: Spot, text: &str, size: f64) {
         let (x, y) = units((at.0 + font::HALF_DIGIT * size, at.1));
-        self.write_text((x, y), text, size, BLACK, "middle", &format!(" transform=\"rotate(270 {x} {y})\""));
+        self.write_text((x, y), text, (size, BLACK), "middle", format!(" transform=\"rotate(270 {x} {y})\""));
     }
 
-    fn write_text(&mut self, (x, y): (i32, i32), text: &str, size: f64, color: Color, anchor: &str, turn: &str) {
-        let class = if color == BLACK { "ink" } else { "soft" };
-        let (size, color, text) = (unit(size), hex(color), escape::xml(text));
-        self.svg += &format!(
-            "<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" font-size=\"{size}\" \
-             fill=\"{color}\"{turn}>{text}</text>\n"
-        );
+    fn write_text(
+        &mut self,
+        at: (i32, i32),
+        text: &str,
+        (size, color): (f64, Color),
+        anchor: &'static str,
+        turn: String,
+    ) {
+        self.parts.push(Part::Text(Text { at, text: escape::plain(text), size, color, anchor, turn }));
     }
 
     /// A picture of grey squares, `columns` in each row, in a rectangle.
@@ -112,26 +187,26 @@ impl Scene {
         encoded.expect("a picture of whole rows can be encoded in memory");
         let ((x, y), (width, height)) = (units(corner), units(size));
         let data = STANDARD.encode(png);
-        self.svg += &format!(
+        self.add(&format!(
             "<image x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" preserveAspectRatio=\"none\" \
              href=\"data:image/png;base64,{data}\"></image>\n"
-        );
+        ));
     }
 
     /// What is drawn `inside` as one group; `attributes` must be escaped.
     pub(crate) fn group(&mut self, attributes: &str, inside: impl FnOnce(&mut Self)) {
-        self.svg += &format!("<g {attributes}>\n");
+        self.add(&format!("<g {attributes}>\n"));
         inside(self);
-        self.svg += "</g>\n";
+        self.add("</g>\n");
     }
 
     /// A text that a reader gets who points at the group it is in, and a transparent circle to point at.
     pub(crate) fn tooltip(&mut self, at: Spot, radius: f64, text: &str) {
         let ((x, y), radius, text) = (units(at), unit(radius), escape::xml(text));
-        self.svg += &format!(
+        self.add(&format!(
             "<title>{text}</title>\n<circle class=\"target\" cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"none\" \
              pointer-events=\"all\"></circle>\n"
-        );
+        ));
     }
 
     /// Width and height in units; both are even, since two units are a pixel of a PNG.
@@ -142,6 +217,20 @@ impl Scene {
 
     /// The figure as a file.
     pub(crate) fn svg(&self) -> String {
+        self.file(&self.body(Text::svg))
+    }
+
+    /// The figure with every text in pieces that one font each can draw.
+    pub(super) fn svg_in_pieces(&self) -> String {
+        self.file(&self.body(Text::pieces))
+    }
+
+    /// Whether the figure has a text with characters that the embedded font lacks.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Text(text) if font::is_foreign(&text.text)))
+    }
+
+    fn file(&self, body: &str) -> String {
         let (width, height) = self.size();
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" {} role=\"img\" font-family=\"{}\" \
@@ -152,7 +241,7 @@ impl Scene {
             font::FAMILY,
             escape::xml(&self.title),
             hex(WHITE),
-            self.svg
+            body
         )
     }
 
@@ -163,7 +252,7 @@ impl Scene {
             "<svg class=\"plot drawn {class}\" {} role=\"group\" aria-label=\"{}\" stroke-linejoin=\"round\">\n{}</svg>\n",
             self.dimensions(1.25),
             escape::xml(label),
-            self.svg
+            self.body(Text::svg)
         )
     }
 

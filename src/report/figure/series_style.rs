@@ -2,8 +2,9 @@
 //!
 //! A policy looks the same in most reports, so that a reader learns it once: presets have fixed looks, which one of another schedule or
 //! other positions takes where the preset is not drawn. Every other policy takes a free look of a colour that fewest beside it have; its
-//! name decides among those. Colours are Okabe and Ito's, without their yellow (too pale on white) and their black (the full cache's),
-//! and two of Tol's; markers differ too, for grey prints.
+//! name decides among those. In one figure no two lines share a colour, so there a policy gives way to another of its colour; where
+//! lines are more than colours, those of one colour have other dashes. Colours are Okabe and Ito's, without their yellow (too pale on
+//! white) and their black (the full cache's), two of Tol's, and a brown; markers differ too, for grey prints.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -21,7 +22,7 @@ pub(crate) const PALE: Color = Color(222, 222, 222);
 pub(crate) const GREY: Color = Color(110, 110, 110);
 /// The colours of lines, by the names that `looks.json` has for them. page.css has a class for each, with a shade of it for light
 /// and one for dark pages. The last is for cut texts, random eviction and what knows the future.
-pub(crate) const COLORS: [(&str, Color); 9] = [
+pub(crate) const COLORS: [(&str, Color); 10] = [
     ("vermillion", Color(213, 94, 0)),
     ("blue", Color(0, 114, 178)),
     ("green", Color(0, 158, 115)),
@@ -30,6 +31,7 @@ pub(crate) const COLORS: [(&str, Color); 9] = [
     ("orange", Color(230, 159, 0)),
     ("indigo", Color(51, 34, 136)),
     ("wine", Color(136, 34, 85)),
+    ("brown", Color(107, 63, 0)),
     ("grey", GREY),
 ];
 
@@ -79,6 +81,23 @@ pub(crate) struct SeriesStyle {
 impl SeriesStyle {
     pub(crate) fn color(self) -> Color {
         COLORS[self.color].1
+    }
+
+    /// The colour of its name, in which letters are darker than a line so that they can be read on white.
+    pub(crate) fn ink(self) -> Color {
+        let Color(red, green, blue) = self.color();
+        let [red, green, blue] = [red, green, blue].map(|part| (0.85 * f64::from(part)) as u8);
+        Color(red, green, blue)
+    }
+
+    /// Lengths in points of a dash and of the gap after it; the first series of a colour has none.
+    pub(crate) fn dash(self) -> Option<(f64, f64)> {
+        match self.repeats {
+            0 => None,
+            1 => Some((4.5, 1.8)),
+            2 => Some((1.1, 1.5)),
+            _ => Some((9.0, 1.8)),
+        }
     }
 
     /// `p3 d1`: the fourth colour, and the second series to have it, which the page draws dashed.
@@ -142,6 +161,35 @@ impl SeriesStyles {
             styles.insert((*name).to_owned(), SeriesStyle { color, marker, repeats });
         }
         Self(styles)
+    }
+
+    /// The styles of the lines of one figure. No two have the same colour while there are colours left, then no two the same colour
+    /// and dash. Of policies with one colour the paper's keeps it, then a preset, then the first.
+    pub(crate) fn among(&self, drawn: &[&str]) -> Self {
+        let rank = |name: &&str| (!FIXED.paper.contains_key(*name), fixed(name).is_none());
+        let mut names: Vec<&str> = self.0.keys().map(String::as_str).filter(|name| drawn.contains(name)).collect();
+        names.sort_by_key(rank);
+        let mut chosen: BTreeMap<&str, SeriesStyle> = BTreeMap::new();
+        for name in &names {
+            let own = self.0[*name];
+            if chosen.values().all(|other| other.color != own.color) {
+                chosen.insert(name, SeriesStyle { repeats: 0, ..own });
+            }
+        }
+        for name in &names {
+            if chosen.contains_key(name) {
+                continue;
+            }
+            let own = self.0[*name];
+            let uses = |color: usize| chosen.values().filter(|other| other.color == color).count();
+            let color = (0..COLORS.len()).min_by_key(|color| uses(*color)).unwrap_or(own.color);
+            let is_free =
+                |marker: &Marker| chosen.values().all(|other| (other.color, other.marker) != (color, *marker));
+            let marker = std::iter::once(own.marker).chain(MARKERS).find(is_free).unwrap_or(own.marker);
+            chosen.insert(name, SeriesStyle { color, marker, repeats: uses(color) });
+        }
+        let style = |name: &String| Some((name.clone(), *chosen.get(name.as_str())?));
+        Self(self.0.keys().filter_map(style).collect())
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<SeriesStyle> {

@@ -52,7 +52,7 @@ fn over_octaves(breakdown: &Breakdown<'_>, size: Size) -> Option<Chart> {
         std::iter::successors(Some(first), |border| border.checked_mul(2)).take_while(|b| *b <= end).collect();
     let guess = spots.iter().filter_map(|(panel, middle)| Some((*middle, panel.guess?))).collect();
     let across = (Horizontal::Octaves("tokens between the fact and the answer"), Axis::of_sizes(&borders));
-    Some(curves(breakdown, size, &spots, |_| true, across, guess))
+    Some(curves(breakdown, size, &spots, |_| true, across, guess).asking("From how far back are facts recalled?"))
 }
 
 /// A chart over ranges of positions at one cache size.
@@ -60,7 +60,10 @@ fn over_positions(breakdown: &Breakdown<'_>, size: Size) -> Option<Chart> {
     let names: Vec<String> = breakdown.panels.iter().map(|(slice, _)| slice.value()).collect();
     let spots: Vec<_> = breakdown.panels.iter().enumerate().map(|(at, (_, panel))| (*panel, at as f64)).collect();
     let across = (Horizontal::Named("tokens from the start of the sample"), Axis::of_names(&names));
-    Some(curves(breakdown, size, &spots, |_| true, across, Vec::new()))
+    Some(
+        curves(breakdown, size, &spots, |_| true, across, Vec::new())
+            .asking("Where in a text is a small cache worse?"),
+    )
 }
 
 /// The running average over a long text at one cache size, from where the text is longer than any usual sample.
@@ -79,7 +82,10 @@ pub(crate) fn over_text(breakdown: &Breakdown<'_>, size: Size) -> Option<Chart> 
     // Books differ far more than policies do: bands that are not of differences to full would hide everything.
     let has_band = |point: &Point| point.to_full.is_some() || point.is_full();
     let across = (Horizontal::Number("tokens read"), Axis::of_values(&ends, Scale::Linear));
-    Some(curves(breakdown, size, &shown, has_band, across, Vec::new()))
+    Some(
+        curves(breakdown, size, &shown, has_band, across, Vec::new())
+            .asking("Does a small cache last over a long text?"),
+    )
 }
 
 /// A chart of each policy's points at one cache size, panels being at places along the axis.
@@ -103,8 +109,13 @@ fn curves(
     let lines = policies.map(|policy| Line { policy: policy.to_owned(), spots: spots(policy) });
     let full = spots("full").into_iter().map(|spot| (spot.across, spot.point.estimate.value)).collect();
     let curve = |spots: Vec<(f64, f64)>| (!spots.is_empty()).then_some(Reference::Curve(spots));
-    let title = (format!("cache size {size}"), breakdown.metric());
-    Chart::new(title, across, Scale::Linear, lines.collect(), curve(full), curve(guess))
+    let title = (size.words(), breakdown.metric());
+    let chart = Chart::new(title, across, Scale::Linear, lines.collect(), curve(full), curve(guess));
+    // The first slice has the most texts: not all are as long as the last.
+    match panels.first() {
+        Some((panel, _)) => chart.over(panel),
+        None => chart,
+    }
 }
 
 #[cfg(test)]

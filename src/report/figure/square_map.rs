@@ -12,6 +12,8 @@ pub(crate) struct SquareMaps {
     pub(crate) maps: Vec<SquareMap>,
     /// Most maps side by side.
     pub(crate) abreast: usize,
+    /// What the maps answer.
+    pub(crate) asks: &'static str,
     /// What the numbers are.
     pub(crate) about: String,
 }
@@ -74,7 +76,10 @@ impl SquareMaps {
         let abreast = self.rows().map(<[SquareMap]>::len).max().unwrap_or(1);
         let mut scene = Scene::new(title, LABEL_ROOM + abreast as f64 * wide);
         let is_untitled = plain.title && self.maps.len() == 1;
-        let mut bottom = if is_untitled { 2.0 + TOP - TITLE_ROW } else { 2.0 };
+        let mut bottom = match is_untitled {
+            true => 2.0 + TOP - TITLE_ROW,
+            false => 2.0 + chart::title::draw_head(&mut scene, (self.asks, title), (6.0, 2.0)),
+        };
         for row in self.rows() {
             let top = bottom;
             for (column, map) in row.iter().enumerate() {
@@ -86,7 +91,7 @@ impl SquareMaps {
             }
             bottom = top + row[0].height() + GAP;
         }
-        let caption = format!("{title}; {}", self.about);
+        let caption = if is_untitled { format!("{title}; {}", self.about) } else { self.about.clone() };
         let room = scene.width - 12.0;
         let end = match plain.footnote {
             true => bottom - GAP,

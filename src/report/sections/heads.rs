@@ -36,7 +36,7 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
         let stem = format!("heads-{}-{}", escape::slugs(&setting.title()), escape::slug(policy));
         let maps = sizes.iter().map(|(size, shares)| head_map::map(policy, *size, shares)).collect();
         let about = "numbers: percent of the tokens read that a head holds".to_owned();
-        let content = Content::Maps(SquareMaps { maps, abreast: 1, about });
+        let content = Content::Maps(SquareMaps { maps, abreast: 1, asks: "What does each head hold?", about });
         Block::Figure(Rc::new(Figure { stem, title, content }))
     });
     let mut blocks = vec![Block::Paragraph(ABOUT.to_owned())];

@@ -118,7 +118,7 @@ impl<'a> Report<'a> {
             policies: question::policies(results.rows, &panels),
             styles: SeriesStyles::with_schedules(&panels, &schedules),
             schedules,
-            figures: by_size::figures(&panels),
+            figures: by_size::figures(&panels, reference),
             breakdowns: breakdowns(&results.panels),
             speeds: speed::all(&results.series),
             kept: kept::all(results),

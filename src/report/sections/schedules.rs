@@ -10,8 +10,9 @@ use crate::report::figure::by_schedule;
 pub(super) fn blocks(measured: &Measured<'_>) -> Vec<Block> {
     let report = measured.setting.report;
     let whole = report.figure_of(measured.panel);
-    let figure =
-        whole.and_then(|whole| by_schedule::figure(measured.panel, &report.schedules, whole, &report.keys));
+    let figure = whole.and_then(|whole| {
+        by_schedule::figure(measured.panel, &report.schedules, whole, (&report.keys, report.reference.as_deref()))
+    });
     let group = |figure| {
         let title = format!("{} by schedule", capital(&measured.panel.metric.label));
         let group = Group::folded(title, vec![Block::Figure(Rc::new(figure))]).of_metric(&measured.panel.metric);

@@ -1,18 +1,26 @@
 //! Draws a chart: axes, bands, lines and points.
 
+use super::bands::Intervals;
 use super::legend::{Stroke, draw_marker};
 use super::{
-    Chart, LABEL, LABEL_ROOM, LINE_WIDTH, Line, MARKER_RADIUS, Measurement, Reference, SMALL, TICK_ROW, clip,
-    title,
+    Chart, LABEL, LABEL_ROOM, LINE_WIDTH, Line, MARKER_RADIUS, Measurement, Reference, SMALL, TARGET_RADIUS,
+    TICK_ROW, clip, title,
 };
 use crate::report::escape;
 use crate::report::figure::{Across, BLACK, PALE, Pen, Scene, SeriesStyles, Spot, Tick, font};
 
 const TICK: f64 = 6.0;
-/// Radius in points of the circle around a measurement that shows its tooltip.
-const TARGET_RADIUS: f64 = 4.8;
 
-const FEW_BANDS: usize = 4;
+/// How a chart stands on its figure.
+#[derive(Clone, Copy)]
+pub(crate) struct Surroundings<'t> {
+    /// The lines of its title; an empty one takes as much room.
+    pub(crate) heading: &'t [String],
+    /// Whether it names the value axis, which a neighbour to the left may do.
+    pub(crate) labelled: bool,
+    /// Whether the names of lines are at their ends, and in no legend.
+    pub(crate) named: bool,
+}
 
 /// The rectangle between the axes, in points.
 #[derive(Clone, Copy)]
@@ -34,6 +42,13 @@ impl Plot {
         clip::line(spots, self.between()).iter().for_each(|part| scene.stroke(class, part, pen));
     }
 
+    /// Passes on a line up or down, if it is between the sides.
+    pub(super) fn within(self, ends: &[Spot], draw: impl FnOnce(&[Spot])) {
+        if ends.iter().all(|(x, _)| (self.left - ROUNDING..=self.right + ROUNDING).contains(x)) {
+            draw(ends);
+        }
+    }
+
     /// The border that a place lies beyond, and which way is out; `None` in the plot.
     fn beyond(self, y: f64) -> Option<(f64, f64)> {
         match y {
@@ -48,16 +63,28 @@ impl Plot {
 const ROUNDING: f64 = 0.06;
 
 impl Chart {
-    /// Draws into the rectangle at `corner`. `labelled` is false where a neighbour to the left names the value axis;
-    /// an empty `heading` takes as much room as one of a line.
+    /// Draws into the rectangle at `corner`, whose plot is as high as [`Chart::plot_height`] says.
     pub(crate) fn draw(
         &self,
         scene: &mut Scene,
         corner: Spot,
         (width, plot_height): (f64, f64),
         styles: &SeriesStyles,
-        (heading, labelled): (&[String], bool),
+        Surroundings { heading, labelled, named }: Surroundings<'_>,
     ) {
+        let (top, right) = (corner.1 + title::room(heading.len()), corner.0 + width);
+        let bottom = top + plot_height;
+        if self.is_rows() {
+            let plot = self.rows_plot((corner.0, width), (top, bottom));
+            title::draw(scene, heading, (corner.0, right), ((plot.left + plot.right) / 2.0, top));
+            self.draw_rows(scene, plot, plot.left - corner.0, styles);
+            let size = self.only_size().map_or_else(String::new, |size| format!(", {}", size.words()));
+            let name = font::fit(&format!("{}{size}", self.quantity.label), LABEL, width);
+            let half = font::width(&name, LABEL) / 2.0;
+            let centre = ((plot.left + plot.right) / 2.0).min(right - half).max(corner.0 + half);
+            scene.text((centre, bottom + TICK_ROW + 5.0), &name, LABEL, BLACK, Across::Centre);
+            return;
+        }
         let level = match self.full {
             Some(Reference::Level(value)) if self.values.contains(value) => Some(value),
             _ => None,
@@ -68,14 +95,15 @@ impl Chart {
             None => level.map(|value| self.quantity.show(value)).unwrap_or_default(),
         };
         let tick_width = self.values.ticks.iter().map(|tick| font::width(&tick.label, TICK)).fold(0.0, f64::max);
+        let after = if named { self.ends_room() } else { font::width(&level_label, SMALL) + 8.0 };
         let plot = Plot {
             left: corner.0 + if labelled { LABEL_ROOM } else { 2.0 } + tick_width + 4.0,
-            right: corner.0 + width - font::width(&level_label, SMALL) - 8.0,
-            top: corner.1 + title::room(heading.len()),
-            bottom: corner.1 + title::room(heading.len()) + plot_height,
+            right: right - after,
+            top,
+            bottom,
         };
         let centre = (plot.left + plot.right) / 2.0;
-        title::draw(scene, heading, (corner.0, corner.0 + width), (centre, plot.top));
+        title::draw(scene, heading, (corner.0, right), (centre, plot.top));
         if labelled {
             let name = font::fit(&self.quantity.label, LABEL, plot_height + title::room(1));
             scene.upright_text((corner.0 + LABEL / 2.0 + 1.0, (plot.top + plot.bottom) / 2.0), &name, LABEL);
@@ -90,18 +118,24 @@ impl Chart {
         self.draw_reference(scene, plot, self.guess.as_ref(), Stroke::Guess);
         scene.group("data-policy=\"full\"", |scene| {
             self.draw_reference(scene, plot, self.full.as_ref(), Stroke::Full);
-            if let Some(value) = level {
+            if let Some(value) = level.filter(|_| !named) {
                 scene.text((plot.right + 4.5, self.y(plot, value)), &level_label, SMALL, BLACK, Across::Left);
             }
         });
         if let Some(limit) = self.limit {
             self.draw_reference(scene, plot, Some(&Reference::Level(limit)), Stroke::Limit);
-            scene.text((plot.right + 4.5, self.y(plot, limit)), &level_label, SMALL, BLACK, Across::Left);
+            if !named {
+                scene.text((plot.right + 4.5, self.y(plot, limit)), &level_label, SMALL, BLACK, Across::Left);
+            }
         }
         for line in &self.lines {
             self.draw_line(scene, plot, line, styles);
         }
-        self.draw_across_axis(scene, plot);
+        if named {
+            self.draw_ends(scene, plot, styles);
+        }
+        let places = self.across.ticks.iter().map(|tick| (self.x(plot, tick.value), tick));
+        self.draw_bottom_axis(scene, plot, &places.rev().collect::<Vec<_>>());
         scene.text((centre, plot.bottom + TICK_ROW + 5.0), self.horizontal.name(), LABEL, BLACK, Across::Centre);
     }
 
@@ -123,21 +157,21 @@ impl Chart {
         }
     }
 
-    /// The frame, and a tick at every size; where labels would touch, every second, third, ... from the right is kept,
-    /// since the right end names the size that equals the full cache.
-    fn draw_across_axis(&self, scene: &mut Scene, plot: Plot) {
+    /// The frame, and a tick at every place, given from the right; where labels would touch, every second, third, ... from the right is
+    /// kept, since the right end names the size that equals the full cache.
+    pub(super) fn draw_bottom_axis(&self, scene: &mut Scene, plot: Plot, ticks: &[(f64, &Tick)]) {
         let pen = Pen::new(BLACK, 0.6);
         let frame = [(plot.left, plot.top), (plot.left, plot.bottom), (plot.right, plot.bottom)];
         scene.stroke("axis", &frame, pen);
-        // Centre and half width of each label, from the right.
-        let place = |tick: &Tick| (self.x(plot, tick.value), font::width(&tick.label, TICK) / 2.0 + 0.4);
-        let places: Vec<(f64, f64)> = self.across.ticks.iter().rev().map(place).collect();
+        // Left and right end of each label.
+        let half = |tick: &Tick| font::width(&tick.label, TICK) / 2.0 + 0.4;
+        let places: Vec<(f64, f64)> = ticks.iter().map(|(x, tick)| (x - half(tick), x + half(tick))).collect();
         let clear = |every: &usize| {
             let kept: Vec<_> = places.iter().step_by(*every).collect();
-            kept.windows(2).all(|pair| pair[0].0 - pair[0].1 >= pair[1].0 + pair[1].1)
+            kept.windows(2).all(|pair| pair[0].0 >= pair[1].1)
         };
         let every = (1..=places.len()).find(clear).unwrap_or(1);
-        for (i, (tick, (x, _))) in self.across.ticks.iter().rev().zip(&places).enumerate() {
+        for (i, (x, tick)) in ticks.iter().enumerate() {
             scene.stroke("axis", &[(*x, plot.bottom), (*x, plot.bottom + 2.0)], pen);
             if i % every == 0 {
                 scene.text((*x, plot.bottom + 6.5), &tick.label, TICK, BLACK, Across::Centre);
@@ -161,7 +195,7 @@ impl Chart {
     }
 
     /// Where a measurement is in the plot; its height may be outside.
-    fn spot(&self, plot: Plot, measurement: &Measurement) -> Spot {
+    pub(super) fn spot(&self, plot: Plot, measurement: &Measurement) -> Spot {
         (self.x(plot, measurement.across), self.y(plot, measurement.point.estimate.value))
     }
 
@@ -177,14 +211,29 @@ impl Chart {
         if outline.is_empty() {
             return;
         }
-        // Of many, in the same place, each must be seen through the others.
-        let opacity = if self.lines.len() > FEW_BANDS { 0.1 } else { 0.18 };
-        scene.group(&format!("class=\"{}\" {}", style.class(), of_policy(line)), |scene| {
-            match outline[..] {
-                // One point alone has no area: a bar shows its interval.
-                [low, high] => plot.stroke(scene, "bar", &[low, high], Pen::new(style.color(), LINE_WIDTH)),
-                _ => scene.fill("band", &clip::area(&outline, plot.between()), style.color(), opacity),
+        let attributes = format!("class=\"{}\" {}", style.class(), of_policy(line));
+        scene.group(&attributes, |scene| match self.intervals() {
+            // One point alone has no area: a bar shows its interval.
+            Intervals::Bands if outline.len() > 2 => {
+                scene.fill("band", &clip::area(&outline, plot.between()), style.color(), 0.18);
             }
+            Intervals::Bands => plot.stroke(scene, "bar", &outline, Pen::new(style.color(), LINE_WIDTH)),
+            Intervals::Bars => {
+                // Side by side, so that each is seen.
+                let places = self
+                    .across
+                    .ticks
+                    .windows(2)
+                    .map(|pair| self.x(plot, pair[1].value) - self.x(plot, pair[0].value));
+                let step = (0.5 * places.fold(f64::INFINITY, f64::min) / self.lines.len() as f64).min(1.7);
+                let own = self.lines.iter().position(|other| other.policy == line.policy).unwrap_or(0);
+                let aside = step * (own as f64 - (self.lines.len() - 1) as f64 / 2.0);
+                for (at, (low, high)) in &banded {
+                    let bar = [(at.0 + aside, y(*low)), (at.0 + aside, y(*high))];
+                    plot.stroke(scene, "bar", &bar, Pen::new(style.color(), 0.6 * LINE_WIDTH));
+                }
+            }
+            Intervals::None => {}
         });
     }
 
@@ -218,7 +267,7 @@ fn arrow((x, border): Spot, out: f64) -> [Spot; 3] {
 }
 
 /// What the page's script filters a line by. The name of a line may be a cache size, its points know the policy.
-fn of_policy(line: &Line) -> String {
+pub(super) fn of_policy(line: &Line) -> String {
     let policy = line.spots.first().map_or(&line.policy, |spot| &spot.point.policy);
     format!("data-policy=\"{}\"", escape::xml(policy))
 }
@@ -250,11 +299,12 @@ mod tests {
             two("h2o", Some(16), [6.0, 6.0]),
         ];
         let panels = panels(&rows.concat());
-        let chart = Chart::by_size(&panels[0], String::new(), Scale::Linear);
+        let chart = Chart::by_size(&panels[0], String::new(), Scale::Linear, None);
         let mut scene = Scene::new("", 264.0);
         scene.height = Chart::height(145.0, 1);
         let styles = SeriesStyles::of(&panels);
-        chart.draw(&mut scene, (0.0, 0.0), (264.0, 145.0), &styles, (&[], true));
+        let alone = Surroundings { heading: &[], labelled: true, named: false };
+        chart.draw(&mut scene, (0.0, 0.0), (264.0, 145.0), &styles, alone);
         let svg = scene.svg();
         let document = roxmltree::Document::parse(&svg).unwrap();
         let paths = |policy: &str, class: &str| -> Vec<Vec<(i32, i32)>> {

@@ -3,9 +3,9 @@
 //! Such an axis has no zero. It begins below the smallest excess that is told apart from zero, and what has no place on it
 //! is marked at its lower edge.
 
-use super::Chart;
+use super::{Bands, Chart};
 use crate::report::figure::{Axis, Scale, axis};
-use crate::report::series::{Distance, Panel, Point};
+use crate::report::series::{Difference, Distance, Pair, Panel, Point};
 
 /// Axes begin here at the lowest: 0.01 % of perplexity.
 const LEAST: f64 = 1e-4;
@@ -19,12 +19,16 @@ pub(crate) fn charts(
     let all = panels.iter().filter_map(|(panel, title)| Some((excess(panel)?, limit(panel), title)));
     let all: Vec<(Panel, Option<f64>, &String)> = all.collect();
     let axis = axis(all.iter().flat_map(|(excess, ..)| &excess.points))?;
-    let chart = |(excess, limit, title): &(Panel, Option<f64>, &String)| Chart {
-        values: axis.clone(),
-        paired: true,
-        limit: limit.filter(|limit| axis.contains(*limit)),
-        is_excess: true,
-        ..draw(excess, title.to_string(), Scale::Log)
+    let chart = |(excess, limit, title): &(Panel, Option<f64>, &String)| {
+        let chart = draw(excess, title.to_string(), Scale::Log);
+        Chart {
+            values: axis.clone(),
+            // What is drawn is a difference to the full cache itself.
+            bands: if chart.bands == Bands::Own { Bands::ToFull } else { chart.bands },
+            limit: limit.filter(|limit| axis.contains(*limit)),
+            is_excess: true,
+            ..chart
+        }
     };
     Some(all.iter().map(chart).collect())
 }
@@ -37,7 +41,12 @@ fn excess(panel: &Panel) -> Option<Panel> {
         Some(Point { estimate: nats, to_full: None, ..point.clone() })
     };
     let points: Vec<Point> = panel.points.iter().filter_map(above).collect();
-    (!points.is_empty()).then(|| Panel { metric, points, guess: None, ..panel.clone() })
+    let in_nats = |pair: &Pair| {
+        let shown = pair.difference.nats?;
+        Some(Pair { difference: Difference { shown, ..pair.difference.clone() }, ..pair.clone() })
+    };
+    let pairs = panel.pairs.iter().filter_map(in_nats).collect();
+    (!points.is_empty()).then(|| Panel { metric, points, pairs, guess: None, ..panel.clone() })
 }
 
 /// An axis for all values above its lower edge, and the intervals around them.
@@ -74,15 +83,15 @@ fn limit(panel: &Panel) -> Option<f64> {
 /// What a reader of the charts must know, in sentences without full stops.
 pub(super) fn notes(charts: &[Chart]) -> Vec<String> {
     let Some(first) = charts.iter().find(|chart| chart.is_excess) else { return Vec::new() };
-    let mut notes = vec!["the excess is ln(perplexity / the full cache's): 0.01 nats is 1 %".to_owned()];
+    let mut notes = vec!["0.01 nats is 1 % of perplexity".to_owned()];
     if let Some(limit) = first.limit {
-        notes.push(format!("thin dashed line: {limit:.3} nats, which is 0.4 at the paper's perplexity of 7.16"));
+        notes.push(format!("dotted line: {limit:.3} nats, the paper's 0.4 at its perplexity of 7.16"));
     }
     let edge = first.values.lowest();
     let values = charts.iter().flat_map(|chart| &chart.lines).flat_map(|line| &line.spots);
     if values.map(|spot| spot.point.estimate.value).any(|value| value < edge) {
         let edge = axis::number(edge);
-        notes.push(format!("arrows at the lower edge: below {edge} nats, which may be zero or negative"));
+        notes.push(format!("arrows at the lower edge: below {edge} nats, maybe zero or less"));
     }
     notes
 }
@@ -92,6 +101,7 @@ mod tests {
     use super::*;
     use crate::ledger::Row;
     use crate::report::Interval;
+    use crate::report::figure::chart::Surroundings;
     use crate::report::figure::{Scene, SeriesStyles};
     use crate::report::fixture::{cell, panels};
 
@@ -103,7 +113,9 @@ mod tests {
     }
 
     fn of(rows: &[Row]) -> Option<Vec<Chart>> {
-        charts(&[(&panels(rows)[0], String::new())], Chart::by_size)
+        charts(&[(&panels(rows)[0], String::new())], |panel, title, scale| {
+            Chart::by_size(panel, title, scale, None)
+        })
     }
 
     /// Far above, near, at and below the full cache, and one that is not told apart from it.
@@ -150,7 +162,8 @@ mod tests {
         let mut scene = Scene::new("", 264.0);
         scene.height = Chart::height(145.0, 1);
         let styles = SeriesStyles::of(&panels(&rows));
-        charts[0].draw(&mut scene, (0.0, 0.0), (264.0, 145.0), &styles, (&[], true));
+        let alone = Surroundings { heading: &[], labelled: true, named: false };
+        charts[0].draw(&mut scene, (0.0, 0.0), (264.0, 145.0), &styles, alone);
         let svg = scene.svg();
         let document = roxmltree::Document::parse(&svg).unwrap();
         let heights = |class: &str| -> Vec<Vec<i32>> {

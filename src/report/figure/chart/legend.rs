@@ -1,6 +1,6 @@
 //! What is below the charts of a figure: samples of lines with their names, and captions.
 
-use super::{Chart, DASH, LINE_WIDTH, MARGIN, MARKER_RADIUS, SMALL};
+use super::{Chart, DASH, LINE_WIDTH, MARGIN, MARKER_RADIUS, Reference, SMALL};
 use crate::report::escape;
 use crate::report::figure::{Across, BLACK, Color, GREY, Pen, Scene, SeriesStyle, SeriesStyles, Spot, font};
 
@@ -21,11 +21,11 @@ impl Stroke {
     /// Class of the line in the style sheet, and its pen in files.
     pub(crate) fn look(self) -> (&'static str, Pen) {
         match self {
-            Self::Policy(style) => ("stroke", Pen::new(style.color(), LINE_WIDTH)),
+            Self::Policy(style) => ("stroke", Pen { dash: style.dash(), ..Pen::new(style.color(), LINE_WIDTH) }),
             Self::Full => ("reference full", Pen::new(BLACK, LINE_WIDTH).dashed(DASH)),
             Self::Guess => ("reference guess", Pen::new(GREY, LINE_WIDTH).dashed(DASH)),
             Self::Printed => ("printed", printed_pen(GREY)),
-            Self::Limit => ("reference limit", printed_pen(GREY)),
+            Self::Limit => ("reference limit", Pen::new(GREY, 0.8).dashed((0.8, 1.7))),
         }
     }
 }
@@ -35,21 +35,49 @@ pub(super) fn printed_pen(color: Color) -> Pen {
     Pen::new(color, 0.7).dashed((1.8, 1.4))
 }
 
-/// The legend of charts that share a figure: names, and what their lines look like.
-pub(crate) fn legend(charts: &[Chart], styles: &SeriesStyles) -> Vec<(String, Stroke)> {
-    let full = charts.iter().any(|chart| chart.full.is_some()).then(|| ("full".to_owned(), Stroke::Full));
-    let is_drawn = |policy: &str| {
-        let mut lines = charts.iter().flat_map(|chart| &chart.lines);
-        lines.any(|line| line.policy == policy && !line.spots.is_empty())
+/// The legend of charts that share a figure: what their lines look like, with names in the order in which lines end, the highest first.
+/// What is `named` in the charts themselves is left out, as policies are that have a row.
+pub(crate) fn legend(charts: &[Chart], styles: &SeriesStyles, named: bool) -> Vec<(String, Stroke)> {
+    let is_in_rows = !charts.is_empty() && charts.iter().all(Chart::is_rows);
+    let value = |chart: &Chart| match chart.full {
+        Some(Reference::Level(value)) if is_in_rows && charts.len() == 1 => {
+            format!(" {}", chart.quantity.show(value))
+        }
+        _ => String::new(),
     };
-    let policies = styles.iter().filter(|(policy, _)| is_drawn(policy));
-    let policies = policies.map(|(policy, style)| (escape::plain(policy), Stroke::Policy(style)));
-    let is_recall = charts.iter().all(|chart| chart.quantity.id == "recall");
-    let guess = charts.iter().any(|chart| chart.guess.is_some());
-    let guess = guess.then(|| (if is_recall { "chance" } else { "trivial answer" }.to_owned(), Stroke::Guess));
+    let full = charts.iter().find(|chart| chart.full.is_some() && !named);
+    let full = full.map(|chart| (format!("full{}", value(chart)), Stroke::Full));
+    let mut policies: Vec<(f64, &str, SeriesStyle)> = Vec::new();
+    if !named && !is_in_rows {
+        for (policy, style) in styles.iter() {
+            let own = charts.iter().filter_map(|chart| chart.end_of(policy));
+            let ends: Vec<f64> = own.collect();
+            if !ends.is_empty() {
+                policies.push((ends.iter().sum::<f64>() / ends.len() as f64, policy, style));
+            }
+        }
+    }
+    policies.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let policies = policies.into_iter().map(|(_, policy, style)| (escape::plain(policy), Stroke::Policy(style)));
+    let guess = charts.iter().find(|chart| chart.guess.is_some() && !named);
+    let guess = guess.map(|chart| (chart.guess_name().to_owned(), Stroke::Guess));
     let printed = charts.iter().find_map(|chart| chart.printed.as_ref());
     let printed = printed.map(|printed| (printed.source.clone(), Stroke::Printed));
     full.into_iter().chain(policies).chain(guess).chain(printed).collect()
+}
+
+impl Chart {
+    pub(super) fn guess_name(&self) -> &'static str {
+        if self.quantity.id == "recall" { "chance" } else { "trivial answer" }
+    }
+
+    /// Where a policy's line ends, as a share of the value axis.
+    fn end_of(&self, policy: &str) -> Option<f64> {
+        let spots = self.lines.iter().filter(|line| line.policy == policy).flat_map(|line| &line.spots);
+        let shares = spots.map(|spot| self.values.share(spot.point.estimate.value));
+        // What is beyond the axis is drawn at its border.
+        shares.filter(|share| !share.is_nan()).next_back().map(|share| share.clamp(-0.1, 1.1))
+    }
 }
 
 /// One marker, as in a line and in the legend.

@@ -1,13 +1,31 @@
 //! Titles above plots, in as many lines as they need.
 
-use super::{TITLE, TITLE_ROW};
+use super::{MARGIN, SMALL, TITLE, TITLE_ROW};
 use crate::report::escape;
-use crate::report::figure::{Across, BLACK, Scene, Spot, font};
+use crate::report::figure::{Across, BLACK, GREY, Scene, Spot, font};
 
 /// The most lines of a title.
 const MOST: usize = 3;
 /// From one line to the next, in points.
 const LINE: f64 = 9.5;
+
+/// Draws what a figure answers and below it what it is of, from a corner on; returns the height that they take.
+pub(crate) fn draw_head(scene: &mut Scene, (question, about): (&str, &str), corner: Spot) -> f64 {
+    let room = scene.width - corner.0 - MARGIN;
+    let mut y = corner.1 + TITLE / 2.0 + 1.0;
+    for line in font::wrap(&escape::plain(question), TITLE, room) {
+        scene.text((corner.0, y), &line, TITLE, BLACK, Across::Left);
+        y += LINE + 1.0;
+    }
+    for line in
+        font::wrap(&escape::plain(about), SMALL, room).into_iter().take(MOST).filter(|line| !line.is_empty())
+    {
+        scene.text((corner.0, y), &line, SMALL, GREY, Across::Left);
+        y += LINE - 1.0;
+    }
+    // The row above a plot is empty for the most part.
+    y - corner.1 - 3.5
+}
 
 /// A title in lines of some width; what is too much is cut.
 pub(crate) fn lines(title: &str, width: f64) -> Vec<String> {

@@ -12,6 +12,7 @@ use maud::{Markup, PreEscaped, html};
 use super::json::inside_script;
 use crate::format::capital;
 use crate::report::escape;
+use crate::report::figure::chart::Surroundings;
 use crate::report::figure::{
     Chart, Content, Figure, Marker, Plain, Scene, SeriesStyle, SeriesStyles, SquareMap, SquareMaps, Stroke, chart,
 };
@@ -30,16 +31,19 @@ pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
     };
     let Some((_, charts)) = drawings.first() else { return html! {} };
     let alone = charts.len() == 1;
+    let styles = &figure.styles(styles);
+    let named = alone && charts[0].has_room_at_ends(ALONE.0);
     html! {
         figure.figure.both[drawings.len() > 1] {
             @for ((scale, charts), (_, title)) in drawings.iter().zip(figure.files()) {
                 div class={ "scale " (scale) } {
+                    @for first in charts.iter().take(1) { p.question { (escape::plain(&first.question())) } }
                     div.charts.alone[alone] {
-                        @for chart in charts { (one(chart, styles, &title, alone)) }
+                        @for chart in charts { (one(chart, styles, &title, (alone, named))) }
                     }
                 }
             }
-            (legend(charts, styles))
+            (legend(charts, styles, named))
             figcaption {
                 (capital(&escape::plain(&figure.title))) "."
                 @for note in notes(drawings) { " " (capital(&note)) "." }
@@ -53,13 +57,15 @@ fn notes(drawings: &[(&str, Vec<Chart>)]) -> IndexSet<String> {
     drawings.iter().flat_map(|(_, charts)| chart::notes(charts)).collect()
 }
 
-fn one(chart: &Chart, styles: &SeriesStyles, title: &str, alone: bool) -> Markup {
+fn one(chart: &Chart, styles: &SeriesStyles, title: &str, (alone, named): (bool, bool)) -> Markup {
     let label = format!("{title}; {}", chart.title);
     let (width, plot) = if alone { ALONE } else { AMONG };
     let mut scene = Scene::new(title, width);
+    let plot = chart.plot_height(plot, named);
     scene.height = Chart::height(plot, 1);
     // Titles are text of the page, which wraps; above a chart alone there is the heading of its setting.
-    chart.draw(&mut scene, (0.0, 0.0), (width, plot), styles, (&[], true));
+    let around = Surroundings { heading: &[], labelled: true, named };
+    chart.draw(&mut scene, (0.0, 0.0), (width, plot), styles, around);
     html! {
         div.chart {
             @if !alone { p.chart-title { (escape::plain(&chart.title)) } }
@@ -94,10 +100,10 @@ fn square_map(map: &SquareMap) -> Scene {
     scene
 }
 
-fn legend(charts: &[Chart], styles: &SeriesStyles) -> Markup {
+fn legend(charts: &[Chart], styles: &SeriesStyles, named: bool) -> Markup {
     html! {
         ul.legend {
-            @for (name, stroke) in chart::legend(charts, styles) {
+            @for (name, stroke) in chart::legend(charts, styles, named) {
                 @let style = match stroke { Stroke::Policy(style) => Some(style), _ => None };
                 @let is_policy = style.is_some() || matches!(stroke, Stroke::Full);
                 li class=[style.map(SeriesStyle::class)] data-policy=[is_policy.then_some(&name)] {
