@@ -25,9 +25,9 @@ const TOKENS: usize = 150;
 const PROMPT: usize = 90;
 
 /// For models with windows only schedules that evict after every token hold in all layers.
-const EXEMPT: &str = "full, window+4, tova, h2o, tova@cut+1, tova@exempt, tova@16@exempt, tova@cut@exempt, h2o@cut@exempt, snapkv@exempt, \
+const EXEMPT: &str = "full, window+4, tova, h2o, tova@cut+1, tova@exempt, tova@16@exempt, tova@cut@exempt, h2o@cut@exempt, \
                       thirds, blocks@exempt";
-const ALL: &str = "full, window+4, tova, tova-head, h2o, tova@16, h2o@7, tova@cut, h2o@cut+8, tova@cut+1, window+4@cut, snapkv, pyramid, \
+const ALL: &str = "full, window+4, tova, tova-head, h2o, tova@16, h2o@7, tova@cut, h2o@cut+8, tova@cut+1, window+4@cut, pyramid, \
                    pyramid@16, thirds, thirds@cut, blocks, kept";
 
 /// Runs a sweep of both kinds of policies with sizes such as `cache_sizes: [12, 40]`, and returns rows of `nll`.
