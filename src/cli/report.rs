@@ -15,7 +15,7 @@ use super::terminal;
 use crate::format::counted;
 use crate::ledger::{Current, Ledger, Only, Row, Text, Wanted, select, write_derived};
 use crate::paper::{self, Exhibit};
-use crate::report::{Distance, FORMATS, Format, Options, Plain, SeriesKey, WIDTH, Written, with_unique_names};
+use crate::report::{Distance, FORMATS, Format, Options, Plain, SeriesKey, SizeAxis, WIDTH, Written, with_unique_names};
 use crate::show::{View, page};
 
 /// Draw tables and curves from results; no model is needed
@@ -42,6 +42,10 @@ pub(super) struct Arguments {
     /// The policy that pairs of policies are shown against [default: the first of the sweep after full and truncate]
     #[arg(long, value_name = "POLICY")]
     reference: Option<String>,
+    /// What figures over cache sizes have across: the size as the sweep gives it, the bytes held on average over the tokens after the prompt,
+    /// or the most bytes held [default: held where caches of one size hold unequal memory]
+    #[arg(long, value_parser = axis(), value_name = "AXIS")]
+    axis: Option<SizeAxis>,
     /// What to write [default: all but pdf; with --figure all but html]
     #[arg(long, value_parser = format(), value_delimiter = ',', value_name = "FORMATS")]
     format: Vec<&'static Format>,
@@ -68,6 +72,12 @@ pub(super) struct Arguments {
 /// The names of published tables.
 fn published() -> PossibleValuesParser {
     PossibleValuesParser::new(paper::publication_names().into_iter().chain(["all"]))
+}
+
+/// What figures have across, by its name.
+fn axis() -> impl TypedValueParser<Value = SizeAxis> {
+    let names = PossibleValuesParser::new(SizeAxis::ALL.map(|(name, _)| name));
+    names.map(|name| SizeAxis::ALL.into_iter().find(|(own, _)| *own == name).expect("the parser knows no other names").1)
 }
 
 /// A format of a report, by its name.
@@ -132,7 +142,8 @@ fn draw(arguments: &Arguments, Current { rows, unfinished, failed, .. }: Current
         true => paper::publication_names().into_iter().map(str::to_owned).collect(),
         false => arguments.published.clone(),
     };
-    let options = Options { out, formats, distances, reference, all, width, pages, unfinished, failed, plain };
+    let axis = arguments.axis;
+    let options = Options { out, formats, distances, reference, axis, all, width, pages, unfinished, failed, plain };
     paper::write_report(&rows, &options, &publications)
 }
 

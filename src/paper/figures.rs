@@ -9,7 +9,7 @@ use crate::report::figure::{
     Axis, Chart, Horizontal, Line, Printed, Scale, Scene, SeriesStyles, chart, chart::excess as excess_charts,
     heatmap, slices,
 };
-use crate::report::series::breakdown;
+use crate::report::series::{SizeAxis, breakdown};
 use crate::report::{Panel, RUNNING, SeriesKey, Size, escape};
 
 /// The policies of Figure 3, and those of Figures 4, 5, 10 and 11, without the full cache.
@@ -50,7 +50,7 @@ fn excess(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel]) -> Option
 
 /// A panel over the cache size, whose bands may be of differences to the paper's policy.
 fn by_size(panel: &Panel, title: String, scale: Scale) -> Chart {
-    Chart::by_size(panel, title, scale, chart::reference(panel, Some(TOVA)))
+    Chart::by_size(panel, title, scale, (chart::reference(panel, Some(TOVA)), SizeAxis::Entries))
 }
 
 /// Panels over the cache size.

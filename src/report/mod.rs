@@ -33,7 +33,7 @@ pub(crate) use series::panel::{RUNNING, Running, coverage, running};
 pub(crate) use series::pool::difference;
 pub use series::pool::{Difference, Pooled, pooled};
 pub use series::results::Results;
-pub use series::size::{Size, place};
+pub use series::size::{Size, SizeAxis, place};
 pub use series::sums::{
     AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, all_series, with_geometric_means,
 };

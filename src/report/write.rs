@@ -17,6 +17,7 @@ use super::format::{FORMATS, Format, Sources};
 use super::sections::{self, Added, Report};
 use super::series::distance::Distance;
 use super::series::results::Results;
+use super::series::size::SizeAxis;
 use crate::ledger::{Row, Text, write_derived};
 
 #[derive(Clone, Default)]
@@ -34,6 +35,8 @@ pub struct Options {
     pub failed: Vec<String>,
     /// The policy that pairs are shown against; `None`: the first of the sweep.
     pub reference: Option<String>,
+    /// What figures over cache sizes have across; `None`: memory where caches of one size hold unequal memory.
+    pub axis: Option<SizeAxis>,
     /// Whether the terminal has every table, and not only the short answer.
     pub all: bool,
     /// Columns of the terminal.
@@ -72,7 +75,7 @@ pub fn write(rows: &[Row], options: &Options, added: &Added<'_>) -> Result<Writt
     if results.panels.is_empty() {
         bail!("there are no rows to report on");
     }
-    let report = Report::of(&results, &options.distances, options.reference.as_deref(), added, &options.pages);
+    let report = Report::of(&results, &options.distances, options.reference.as_deref(), options.axis, added, &options.pages);
     let (document, summary) = (sections::document(&report), sections::summary(&report));
     let is_asked = |format: &&Format| options.formats.iter().any(|asked| asked.name == format.name);
     let formats: Vec<&Format> = FORMATS.iter().filter(is_asked).collect();

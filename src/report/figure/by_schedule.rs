@@ -115,7 +115,7 @@ mod tests {
         .concat();
         let results = Results::of(&all).unwrap();
         let panels = results.whole();
-        let whole = figures(&panels, None)[0].clone().unwrap();
+        let whole = figures(&panels, None, None)[0].clone().unwrap();
         let schedules = series::schedules(&all);
         let figure = figure(&panels[0], &schedules, &whole, (&[panels[0].key.clone()], None)).unwrap();
         let Content::Charts(drawings) = &figure.content else { panic!("charts expected") };
@@ -142,7 +142,7 @@ mod tests {
         let results = Results::of(&cut).unwrap();
         let (panels, schedules) = (results.whole(), series::schedules(&cut));
         let styles = SeriesStyles::with_schedules(&panels, &schedules);
-        let whole = figures(&panels, None)[0].clone().unwrap();
+        let whole = figures(&panels, None, None)[0].clone().unwrap();
         let figure = super::figure(&panels[0], &schedules, &whole, (&[panels[0].key.clone()], None)).unwrap();
         let placed = texts(&figure.scenes(&styles, Plain::default())[0]);
         assert!(placed.iter().any(|text| text.text == "h2o"), "{placed:?}");

@@ -5,30 +5,41 @@ use std::rc::Rc;
 use crate::metric::Property;
 use crate::report::escape;
 use crate::report::figure::{Chart, Content, EXCESS, Figure, Scale, chart, excess};
-use crate::report::series::{Panel, SeriesKey};
+use crate::report::series::{Panel, SeriesKey, SizeAxis};
 
 /// The figure of each panel that has a curve to show; `None` where only the full cache was measured, and for details. A `reference` is the
-/// policy that bands may be of differences to; without one, the first.
-pub(crate) fn figures(panels: &[Panel], reference: Option<&str>) -> Vec<Option<Rc<Figure>>> {
+/// policy that bands may be of differences to; without one, the first. Without an `axis` it is memory where caches of one size hold
+/// unequal memory.
+pub(crate) fn figures(
+    panels: &[Panel],
+    reference: Option<&str>,
+    axis: Option<SizeAxis>,
+) -> Vec<Option<Rc<Figure>>> {
     let settings: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
     let figure = |(panel, stem): (&Panel, String)| {
         let has_curve = !panel.sizes().is_empty() && !panel.metric.has(Property::Detail);
-        has_curve.then(|| Rc::new(by_size(panel, stem, &settings, reference)))
+        has_curve.then(|| Rc::new(by_size(panel, stem, &settings, (reference, panel.size_axis(axis)))))
     };
     panels.iter().zip(stems(panels, &settings)).map(figure).collect()
 }
 
 /// A panel over the cache size, in the scales worth drawing.
-fn by_size(panel: &Panel, stem: String, settings: &[SeriesKey], asked: Option<&str>) -> Figure {
+fn by_size(
+    panel: &Panel,
+    stem: String,
+    settings: &[SeriesKey],
+    (asked, axis): (Option<&str>, SizeAxis),
+) -> Figure {
     let title = panel.key.title(settings);
-    let reference = chart::reference(panel, asked);
-    let draw = |panel: &Panel, title, scale| Chart::by_size(panel, title, scale, reference);
+    // Places of memory have no two policies, so nothing is compared there.
+    let reference = chart::reference(panel, asked).filter(|_| axis == SizeAxis::Entries);
+    let draw = |panel: &Panel, title, scale| Chart::by_size(panel, title, scale, (reference, axis));
     let mut drawings = vec![("linear", vec![draw(panel, title.clone(), Scale::Linear)])];
     if panel.metric.has_log_axis() {
         drawings.push(("log", vec![draw(panel, title.clone(), Scale::Log)]));
     }
     drawings.extend(excess::charts(&[(panel, title)], draw).map(|charts| (EXCESS, charts)));
-    let title = format!("{}, by cache size", panel.title(settings));
+    let title = format!("{}, by {}", panel.title(settings), axis.words());
     Figure { stem, title, content: Content::Charts(drawings) }
 }
 
@@ -67,7 +78,7 @@ mod tests {
             [full, window, line("h2o", &[(8, 9.0), (16, 7.0)]), line("tova", &[(8, 8.0), (16, 6.0)])].concat();
         let panels = panels(&all);
         let styles = SeriesStyles::of(&panels);
-        let figures = figures(&panels, None);
+        let figures = figures(&panels, None, None);
         let figure = figures[0].as_ref().unwrap();
         let [linear, log, excess] = &figure.scenes(&styles, Plain::default())[..] else {
             panic!("two scales and the excess expected")
@@ -87,7 +98,7 @@ mod tests {
         let all: Vec<Row> = all.into_iter().map(|row| Row { model: "m".repeat(300).into(), ..row }).collect();
         let panels = panels(&all);
         let styles = SeriesStyles::of(&panels);
-        let figures = figures(&panels, None);
+        let figures = figures(&panels, None, None);
         let scene = &figures[0].as_ref().unwrap().scenes(&styles, Plain::default())[1];
         let placed = texts(scene);
         assert!(placed.len() > 25);
@@ -112,7 +123,7 @@ mod tests {
         let one = [full, line("tova", &[(8, 8.0), (16, 6.0)])].concat();
         let other =
             one.iter().map(|row| Row { model: "b/other".into(), cell: row.cell.to_uppercase(), ..row.clone() });
-        let figures = figures(&panels(&one.iter().cloned().chain(other).collect::<Vec<_>>()), None);
+        let figures = figures(&panels(&one.iter().cloned().chain(other).collect::<Vec<_>>()), None, None);
         let stem = "perplexity-llama-2-7b-hf-pg19";
         let title = "Perplexity: Llama-2-7b-hf · pg19, by cache size";
         let expected = [("linear", ", linear axis"), ("log", ", log axis"), ("excess", ", excess over full")];
@@ -127,7 +138,7 @@ mod tests {
         };
         let all: Vec<Vec<Row>> = vec![rows("模型"), rows("型模"), rows("a/x"), rows("b/x"), rows("all")];
         let panels = panels(&all.concat());
-        let figures = figures(&panels, None);
+        let figures = figures(&panels, None, None);
         let mut stems: Vec<&str> = figures.iter().flatten().map(|figure| figure.stem.as_str()).collect();
         let all = stems.len();
         stems.sort_unstable();

@@ -18,7 +18,7 @@ mod tooltip;
 use crate::format::counted;
 use crate::metric::{Better, Metric, Property};
 use crate::report::figure::{Axis, Horizontal, Plain, Scale, Spot, axis, values_to_show};
-use crate::report::series::{Panel, Point, Size};
+use crate::report::series::{Panel, Point, Size, SizeAxis};
 pub(crate) use bands::{Bands, reference};
 pub(crate) use draw::Surroundings;
 pub(crate) use legend::{Stroke, draw_caption, finish, legend};
@@ -96,19 +96,33 @@ pub(crate) enum Reference {
 }
 
 impl Chart {
-    /// A panel over the cache size. With a `reference`, bands are of the differences to that policy.
-    pub(crate) fn by_size(panel: &Panel, title: String, scale: Scale, reference: Option<&str>) -> Self {
+    /// A panel over the cache size, or the memory that caches hold. With a `reference`, bands are of the differences to that policy.
+    pub(crate) fn by_size(
+        panel: &Panel,
+        title: String,
+        scale: Scale,
+        (reference, axis): (Option<&str>, SizeAxis),
+    ) -> Self {
         let policies = panel.policies().into_iter().filter(|policy| *policy != "full");
         let lines = policies.map(|policy| {
             let points = panel.points.iter().filter(|point| point.policy == policy);
             let spot = |point: &Point| {
-                Some(measurement(panel, point, point.cache_size?.number()).against(panel, reference))
+                Some(measurement(panel, point, axis.of(point)?).against(panel, reference))
             };
-            Line { policy: policy.to_owned(), spots: points.filter_map(spot).collect() }
+            let mut spots: Vec<Measurement> = points.filter_map(spot).collect();
+            spots.sort_by(|a, b| a.across.total_cmp(&b.across));
+            Line { policy: policy.to_owned(), spots }
         });
-        let sizes = panel.sizes();
-        let across = (Horizontal::of_sizes(&sizes), Axis::of_sizes(&sizes));
-        Self::of_panel(panel, title, across, scale, lines.collect()).with_bands_of(reference, "")
+        let lines: Vec<Line> = lines.collect();
+        let across = match axis {
+            SizeAxis::Entries => (Horizontal::of_sizes(&panel.sizes()), Axis::of_sizes(&panel.sizes())),
+            _ => {
+                let places: Vec<f64> =
+                    lines.iter().flat_map(|line| &line.spots).map(|spot| spot.across).collect();
+                (Horizontal::Number(axis.name()), Axis::of_values(&places, Scale::Log))
+            }
+        };
+        Self::of_panel(panel, title, across, scale, lines).with_bands_of(reference, "")
     }
 
     /// Lines of a panel's points, with its full cache and what a guess would score all across.

@@ -25,7 +25,7 @@ fn line(policy: &str, points: &[(u32, f64)]) -> Vec<Row> {
 /// The first file of the first figure of rows.
 fn drawn(rows: &[Row], reference: Option<&str>) -> Scene {
     let panels = panels(rows);
-    let figures = figures(&panels, reference);
+    let figures = figures(&panels, reference, None);
     figures[0].as_ref().unwrap().scenes(&SeriesStyles::of(&panels), Plain::default()).remove(0)
 }
 

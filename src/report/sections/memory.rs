@@ -6,27 +6,13 @@ use crate::format::Bytes;
 use crate::report::document::{Block, Entry, Grid, Line, Table};
 use crate::report::series::{Panel, Point, place};
 
-/// The memory of caches that are called equal may differ by this part.
-const EQUAL: f64 = 0.02;
-
-/// Whether memory has to be shown: sizes are memory, or two policies of one size hold unequal memory.
-pub(crate) fn is_unequal(panel: &Panel) -> bool {
-    panel.sizes().into_iter().any(|size| {
-        let at_size = panel.points.iter().filter(|point| point.is_policy() && point.cache_size == Some(size));
-        let held: Vec<f64> = at_size.filter_map(|point| point.held_bytes).collect();
-        let (least, most) =
-            held.iter().fold((f64::INFINITY, 0.0f64), |(least, most), held| (least.min(*held), most.max(*held)));
-        size.is_memory() || most > least * (1.0 + EQUAL)
-    })
-}
-
 pub(super) fn blocks(measured: &Measured<'_>) -> Vec<Block> {
     table(measured.panel).map(Block::Table).into_iter().collect()
 }
 
 /// A line for each policy and size, from the most memory to the least.
 pub(crate) fn table(panel: &Panel) -> Option<Table> {
-    if !is_unequal(panel) {
+    if !panel.has_unequal_memory() {
         return None;
     }
     let mut points: Vec<(f64, &Point)> =

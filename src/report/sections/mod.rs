@@ -27,7 +27,7 @@ use super::document::{Block, Document, Table};
 use super::figure::by_size;
 use super::figure::{Figure, SeriesStyles};
 use super::series::breakdown::{Breakdown, breakdowns};
-use super::series::{self, Distance, Panel, Results, Schedules, SeriesKey};
+use super::series::{self, Distance, Panel, Results, Schedules, SeriesKey, SizeAxis};
 use crate::ledger::{Row, Text};
 use kept::Kept;
 use speed::Speeds;
@@ -106,6 +106,7 @@ impl<'a> Report<'a> {
         results: &'a Results<'a>,
         distances: &[Distance],
         reference: Option<&str>,
+        axis: Option<SizeAxis>,
         added: &'a Added<'a>,
         pages: &'a BTreeMap<(Text, Text), String>,
     ) -> Self {
@@ -118,7 +119,7 @@ impl<'a> Report<'a> {
             policies: question::policies(results.rows, &panels),
             styles: SeriesStyles::with_schedules(&panels, &schedules),
             schedules,
-            figures: by_size::figures(&panels, reference),
+            figures: by_size::figures(&panels, reference, axis),
             breakdowns: breakdowns(&results.panels),
             speeds: speed::all(&results.series),
             kept: kept::all(results),

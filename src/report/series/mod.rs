@@ -28,7 +28,7 @@ pub(crate) use pool::{Cell, Difference, Pool, Pooled};
 pub(crate) use results::Results;
 pub(crate) use schedules::{Schedules, schedules};
 pub(crate) use show::signed;
-pub(crate) use size::{Size, SizeUnit, place};
+pub(crate) use size::{Size, SizeAxis, SizeUnit, place};
 pub(crate) use smallest_cache::{SmallestCache, not_stated};
 pub(crate) use sums::{
     AllSeries, CellSums, PolicyAtSize, SampleSum, Series, Unbounded, all_series, cell_of, with_geometric_means,

@@ -12,7 +12,7 @@ use crate::format::capital;
 use crate::metric::{Metric, Property, Slice};
 use crate::report::escape;
 use crate::report::series::{
-    AllSeries, Cell, CellSums, Difference, Ends, Pair, Pool, SampleSum, Series, SeriesKey, Size, ceiling, pairs,
+    AllSeries, Cell, CellSums, Difference, Ends, Pair, Pool, SampleSum, Series, SeriesKey, Size, SizeAxis, ceiling, pairs,
     place, sums,
 };
 use crate::report::statistics::{Estimate, has_verdicts, interval, smallest_p};
@@ -203,6 +203,25 @@ impl Panel {
     /// Whether a policy can be chosen: neither the full cache nor the cut text, and none that knows the future.
     pub fn is_choice(&self, policy: &str) -> bool {
         self.points.iter().any(|point| point.policy == policy && point.is_policy() && !point.reads_future)
+    }
+
+    /// Whether sizes are memory, or two policies of one size hold memory that differs by more than 2 %.
+    pub fn has_unequal_memory(&self) -> bool {
+        self.sizes().into_iter().any(|size| {
+            let at_size = self.points.iter().filter(|point| point.is_policy() && point.cache_size == Some(size));
+            let held: Vec<f64> = at_size.filter_map(|point| point.held_bytes).collect();
+            let [least, most] = [f64::min, f64::max].map(|of| held.iter().copied().reduce(of).unwrap_or(0.0));
+            size.is_memory() || most > 1.02 * least
+        })
+    }
+
+    /// What a figure over sizes has across: what was asked for, or memory where caches of one size hold unequal memory. Without the memory
+    /// of every point, the size.
+    pub(crate) fn size_axis(&self, asked: Option<SizeAxis>) -> SizeAxis {
+        let usual = if self.has_unequal_memory() { SizeAxis::Held } else { SizeAxis::Entries };
+        let axis = asked.unwrap_or(usual);
+        let mut bounded = self.points.iter().filter(|point| point.cache_size.is_some());
+        if bounded.all(|point| axis.of(point).is_some()) { axis } else { SizeAxis::Entries }
     }
 
     pub fn point(&self, policy: &str, cache_size: Option<impl Into<Size>>) -> Option<&Point> {

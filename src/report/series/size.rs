@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use crate::eviction::MemorySize;
 use crate::format::Bytes;
 use crate::ledger::Row;
+use crate::report::series::Point;
 
 /// A cache size as its sweep gives it. Shares come after entries, memory after shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,6 +138,50 @@ impl Serialize for Size {
             Self::Entries(entries) => entries.serialize(serializer),
             Self::MemoryShare(_) => serializer.collect_str(&format_args!("memory {self}")),
             _ => serializer.collect_str(self),
+        }
+    }
+}
+
+/// What figures over cache sizes have across.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeAxis {
+    /// The size as the sweep gives it.
+    Entries,
+    /// Bytes held on average while the tokens after the prompt are predicted.
+    Held,
+    /// The most bytes that were held.
+    Peak,
+}
+
+impl SizeAxis {
+    pub const ALL: [(&'static str, SizeAxis); 3] =
+        [("entries", SizeAxis::Entries), ("held", SizeAxis::Held), ("peak", SizeAxis::Peak)];
+
+    /// The place of a point, in entries, percent or MB; `None` where it has none.
+    pub(crate) fn of(self, point: &Point) -> Option<f64> {
+        point.cache_size?;
+        match self {
+            SizeAxis::Entries => point.cache_size.map(Size::number),
+            SizeAxis::Held => point.held_bytes.map(|bytes| bytes / 1e6),
+            SizeAxis::Peak => point.peak_bytes.map(|bytes| bytes as f64 / 1e6),
+        }
+    }
+
+    /// Name of the axis; of sizes, their unit names it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            SizeAxis::Entries => "cache size",
+            SizeAxis::Held => "memory held on average (MB)",
+            SizeAxis::Peak => "most memory held (MB)",
+        }
+    }
+
+    /// What titles call it.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            SizeAxis::Entries => "cache size",
+            SizeAxis::Held => "memory held",
+            SizeAxis::Peak => "peak memory",
         }
     }
 }

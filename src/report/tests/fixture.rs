@@ -13,7 +13,7 @@ pub(crate) fn panels(rows: &[Row]) -> Vec<Panel> {
 
 /// Calls a function with the report of some rows.
 pub(crate) fn with_report<T>(rows: &[Row], f: impl FnOnce(&Report<'_>) -> T) -> T {
-    f(&Report::of(&Results::of(rows).unwrap(), &[], None, &|_| Vec::new(), &Default::default()))
+    f(&Report::of(&Results::of(rows).unwrap(), &[], None, None, &|_| Vec::new(), &Default::default()))
 }
 
 /// The report of some rows, and the short answer.

@@ -275,6 +275,7 @@ pub(super) fn of_policy(line: &Line) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::series::SizeAxis;
     use crate::report::figure::Scale;
     use crate::report::fixture::{cell, panels};
 
@@ -299,7 +300,7 @@ mod tests {
             two("h2o", Some(16), [6.0, 6.0]),
         ];
         let panels = panels(&rows.concat());
-        let chart = Chart::by_size(&panels[0], String::new(), Scale::Linear, None);
+        let chart = Chart::by_size(&panels[0], String::new(), Scale::Linear, (None, SizeAxis::Entries));
         let mut scene = Scene::new("", 264.0);
         scene.height = Chart::height(145.0, 1);
         let styles = SeriesStyles::of(&panels);

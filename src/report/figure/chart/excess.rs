@@ -99,6 +99,7 @@ pub(super) fn notes(charts: &[Chart]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::series::SizeAxis;
     use crate::ledger::Row;
     use crate::report::Interval;
     use crate::report::figure::chart::Surroundings;
@@ -114,7 +115,7 @@ mod tests {
 
     fn of(rows: &[Row]) -> Option<Vec<Chart>> {
         charts(&[(&panels(rows)[0], String::new())], |panel, title, scale| {
-            Chart::by_size(panel, title, scale, None)
+            Chart::by_size(panel, title, scale, (None, SizeAxis::Entries))
         })
     }
 

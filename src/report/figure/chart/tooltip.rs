@@ -66,6 +66,7 @@ fn digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::series::SizeAxis;
     use crate::report::figure::Scale;
     use crate::report::fixture::{at_share, cell, panels};
 
@@ -73,7 +74,7 @@ mod tests {
     fn a_chart_over_shares_says_so() {
         let of = |share| at_share(share, cell("cost", "tova", None, &[("a", 1.5, 1.0)]));
         let panels = panels(&[of(0.125), of(0.25), of(0.5)].concat());
-        let chart = Chart::by_size(&panels[0], String::new(), Scale::Linear, None);
+        let chart = Chart::by_size(&panels[0], String::new(), Scale::Linear, (None, SizeAxis::Entries));
         let labels: Vec<&str> = chart.across.ticks.iter().map(|tick| tick.label.as_str()).collect();
         assert_eq!((labels, chart.horizontal.name()), (vec!["12.5%", "25%", "50%"], "cache size (share)"));
         let spot = &chart.lines[0].spots[1];

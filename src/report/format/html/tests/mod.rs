@@ -22,7 +22,7 @@ const HOSTILE: &str =
 fn page_with(rows: &[Row], more: Vec<Block>) -> (String, Vec<Panel>) {
     let results = Results::of(rows).unwrap();
     let pages = Default::default();
-    let report = Report::of(&results, &[], None, &|_| Vec::new(), &pages);
+    let report = Report::of(&results, &[], None, None, &|_| Vec::new(), &pages);
     let (mut document, summary) = (sections::document(&report), sections::summary(&report));
     document.blocks.extend(more);
     let sources = Sources { document: &document, summary: &summary, report: &report, linked: None };
