@@ -227,8 +227,8 @@ fn repeats_and_short_texts_are_said_before_after_and_in_the_report() {
         )
     };
     write_sweep(folder, "sweep", &task("a, b, c, d, e"));
-    let repeats = "repeats: 2 samples (b.txt#0, e.txt#0) are scored on 32 or more tokens in a row that their prompt has word for word; \
-        of b.txt#0 40 of 100 tokens are such";
+    let repeats = "repeated prompts: in 2 samples (b.txt#0, e.txt#0) 32 or more scored tokens in a row are in the prompt too, most in \
+        b.txt#0 with 40 of 100 tokens";
     let short = "too short for the samples asked for: 1 of 5 books (d.txt)";
     let plan = run(folder, &["plan", "sweep.yaml"]).with_code(0);
     assert!(plan.stdout.contains(repeats) && plan.stdout.contains(short), "{}", plan.stdout);
