@@ -116,6 +116,9 @@ fn a_folder_and_a_table_of_the_hub_have_the_same_samples_of_the_same_names() {
     run(folder, &["run", "twice.yaml"]).with_code(2).says(&["twice.yaml:4:", "`999` is listed twice"]);
 }
 
+/// The token at which the samples of a book of so many tokens begin, from its name and its tokens.
+type Place<'a> = &'a dyn Fn(&str, usize) -> usize;
+
 /// The place of `random:SEED` in a book, in floating point.
 fn random_place(seed: u64, book: &str, tokens: usize, span: usize) -> usize {
     let digest = Sha256::digest(format!("{seed} {book}").as_bytes());
@@ -136,7 +139,7 @@ fn samples_begin_where_the_sweep_says() {
     let task = |dataset: &str, more: &str| {
         format!("perplexity: {{dataset: {dataset}, length: 65, stride: 65, bos: true, chunks_per_book: 2{more}}}")
     };
-    let places: [(&str, &dyn Fn(&str, usize) -> usize); 4] = [
+    let places: [(&str, Place<'_>); 4] = [
         ("1", &|_, _| 1),
         ("middle", &|_, tokens| (tokens - span) / 2),
         ("random", &|book, tokens| random_place(0, book, tokens, span)),
@@ -224,8 +227,8 @@ fn repeats_and_short_texts_are_said_before_after_and_in_the_report() {
         )
     };
     write_sweep(folder, "sweep", &task("a, b, c, d, e"));
-    let repeats = "repeats: 2 samples (b.txt#0, e.txt#0) are scored on 32 or more tokens in a row that their prompt has word for word; \
-        of b.txt#0 40 of 100 tokens are such";
+    let repeats = "repeated prompts: in 2 samples (b.txt#0, e.txt#0) 32 or more scored tokens in a row are in the prompt too, most in \
+        b.txt#0 with 40 of 100 tokens";
     let short = "too short for the samples asked for: 1 of 5 books (d.txt)";
     let plan = run(folder, &["plan", "sweep.yaml"]).with_code(0);
     assert!(plan.stdout.contains(repeats) && plan.stdout.contains(short), "{}", plan.stdout);

@@ -86,7 +86,7 @@ fn of_texts(rows: &[&Row]) -> Vec<String> {
     if let Some(most) = repeats.values().max_by(|a, b| a.value.total_cmp(&b.value)) {
         let names: Vec<&str> = repeats.keys().copied().collect();
         sentences.push(format!(
-            "repeats: {} ({}) are scored on 32 or more tokens in a row that their prompt has word for word; of {} {} of {} are such",
+            "repeated prompts: in {} ({}) 32 or more scored tokens in a row are in the prompt too, most in {} with {} of {}",
             counted(names.len(), "sample"),
             first_of(&names, SHOWN),
             most.sample,
@@ -138,8 +138,7 @@ mod tests {
             "not measured: 4 samples under truncate at 64 (a, b, c and 1 more), the first because it does not fit",
             "snapkv at 25%: in 1 sample (a) the policy protects more than the share, and keeps it",
             "mine at 64: in 2 samples (a, c) scores are not numbers, in the first 3 of 80; such entries stay while others have numbers",
-            "repeats: 2 samples (a, b) are scored on 32 or more tokens in a row that their prompt has word for word; of b 66 of 512 tokens \
-             are such",
+            "repeated prompts: in 2 samples (a, b) 32 or more scored tokens in a row are in the prompt too, most in b with 66 of 512 tokens",
             "too short for the samples asked for: 2 of 25 books (x, y)",
         ];
         assert_eq!(unmeasured(&rows.iter().collect::<Vec<_>>()), expected);

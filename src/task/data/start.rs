@@ -35,7 +35,7 @@ impl Start {
             Start::Random(seed) => {
                 let digest = Sha256::digest(format!("{seed} {book}"));
                 let share = digest.iter().take(8).fold(0, |number, byte| number << 8 | u128::from(*byte));
-                ((share * tokens as u128 >> 64) as usize).min(last)
+                (((share * tokens as u128) >> 64) as usize).min(last)
             }
         }
     }
