@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use indexmap::IndexSet;
 
 use super::error::UsageError;
-use super::output::{print, tell};
+use super::output::{print, print_report, tell};
 use super::results::CellArguments;
 use super::terminal;
-use crate::format::counted;
-use crate::ledger::{Ledger, Only, Row, Text, Wanted, select, write_derived};
+use crate::format::{counted, did_you_mean};
+use crate::ledger::{Contrast, Current, Ledger, Only, Row, Text, Wanted, select, write_derived};
 use crate::paper::{self, Exhibit};
 use crate::report::{Distance, FORMATS, Format, Options, Plain, SeriesKey, WIDTH, Written, with_unique_names};
 use crate::show::{View, page};
@@ -42,6 +43,10 @@ pub(super) struct Arguments {
     /// The policy that pairs of policies are shown against [default: the first of the sweep after full and truncate]
     #[arg(long, value_name = "POLICY")]
     reference: Option<String>,
+    /// The comparisons that count, corrected among themselves alone, such as "tova - window+4"; several with commas [default: those of the
+    /// sweep]
+    #[arg(long, value_delimiter = ',', value_name = "CONTRASTS")]
+    contrasts: Vec<Contrast>,
     /// What to write [default: all but pdf; with --figure all but html]
     #[arg(long, value_parser = format(), value_delimiter = ',', value_name = "FORMATS")]
     format: Vec<&'static Format>,
@@ -84,13 +89,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     }
     if !exhibits.is_empty() {
         // Figures of the paper have no place for a number of samples.
-        let (rows, _) = rows(arguments, Wanted::Complete)?;
-        redraw(arguments, &exhibits, &rows, arguments.out())?;
+        let current = current(arguments, Wanted::Complete)?;
+        redraw(arguments, &exhibits, &current.rows, arguments.out())?;
         return Ok(0);
     }
-    let (rows, unfinished) = rows(arguments, Wanted::Measured)?;
-    let written = draw(arguments, &rows, unfinished)?;
-    print(&written.terminal)?;
+    let written = draw(arguments, current(arguments, Wanted::Measured)?)?;
+    print_report(&written.terminal)?;
     say_where(&written, arguments.out());
     Ok(0)
 }
@@ -101,27 +105,39 @@ impl Arguments {
     }
 }
 
-/// The rows of all folders that were asked for, at least one, and how many samples the cells that are not complete are to have.
-fn rows(arguments: &Arguments, wanted: Wanted) -> Result<(Vec<Row>, BTreeMap<Text, usize>)> {
-    let (mut rows, mut unfinished) = (Vec::new(), BTreeMap::new());
+/// What all folders that were asked for hold together: at least one row.
+fn current(arguments: &Arguments, wanted: Wanted) -> Result<Current> {
+    let mut all = Current::default();
     for folder in &arguments.results {
         let mut current = arguments.cells.read(folder, wanted)?;
-        rows.append(&mut current.rows);
-        unfinished.append(&mut current.unfinished);
+        all.rows.append(&mut current.rows);
+        all.unfinished.append(&mut current.unfinished);
+        current.contrasts.retain(|contrast| !all.contrasts.contains(contrast));
+        all.contrasts.append(&mut current.contrasts);
     }
-    if rows.is_empty() {
+    if all.rows.is_empty() {
         let folders: Vec<_> = arguments.results.iter().map(|folder| folder.display().to_string()).collect();
         bail!("nothing is measured in {}\nhint: `tova-bench run SWEEP` measures it", folders.join(", "));
     }
-    Ok((with_unique_names(select(rows, &arguments.only)?), unfinished))
+    Ok(Current { rows: with_unique_names(select(all.rows, &arguments.only)?), ..all })
 }
 
-fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) -> Result<Written> {
+fn draw(arguments: &Arguments, Current { rows, unfinished, contrasts, .. }: Current) -> Result<Written> {
+    let rows = &rows[..];
     let formats = if arguments.format.is_empty() { Format::usual() } else { arguments.format.clone() };
     let reference = arguments.reference.clone();
-    check_reference(reference.as_deref(), rows)?;
+    let policies = policies(rows);
+    if let Some(asked) = reference.as_deref().filter(|asked| !policies.contains(*asked)) {
+        return Err(unknown(&format!("--reference {asked}"), asked, &policies));
+    }
+    for asked in arguments.contrasts.iter().flat_map(|contrast| [&contrast.policy, &contrast.against]) {
+        if !policies.contains(asked.as_str()) {
+            return Err(unknown(&format!("`{asked}` of --contrasts"), asked, &policies));
+        }
+    }
+    let contrasts = if arguments.contrasts.is_empty() { contrasts } else { arguments.contrasts.clone() };
     let (distances, all, out) = (arguments.within.clone(), arguments.cells.all, arguments.out().to_owned());
-    let width = terminal::columns(WIDTH);
+    let (width, is_dimmed) = (terminal::columns(WIDTH), terminal::is_dimmed());
     let plain = arguments.plain.unwrap_or_default();
     let is_page = formats.iter().any(|format| format.name == "html");
     let pages = if is_page && arguments.results.contains(&out) { pages(&out, rows)? } else { BTreeMap::new() };
@@ -129,7 +145,8 @@ fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) 
         true => paper::publication_names().into_iter().map(str::to_owned).collect(),
         false => arguments.published.clone(),
     };
-    let options = Options { out, formats, distances, reference, all, width, pages, unfinished, plain };
+    let options =
+        Options { out, formats, distances, reference, contrasts, all, width, is_dimmed, pages, unfinished, plain };
     paper::write_report(rows, &options, &publications)
 }
 
@@ -156,22 +173,18 @@ pub(super) fn pages(folder: &Path, rows: &[Row]) -> Result<BTreeMap<(Text, Text)
     Ok(pages)
 }
 
-/// A reference must be one of the policies that are compared in pairs.
-fn check_reference(reference: Option<&str>, rows: &[Row]) -> Result<()> {
-    let mut policies: Vec<Cow<'_, str>> = Vec::new();
-    for label in rows.chunk_by(|a, b| a.cell == b.cell).map(|of_cell| of_cell[0].variant()) {
-        if label != "full" && !policies.contains(&label) {
-            policies.push(label);
-        }
-    }
-    match reference {
-        Some(asked) if !policies.iter().any(|policy| policy == asked) => Err(UsageError::new(
-            format!("--reference {asked} is not a policy of these results"),
-            format!("the policies are {}; differences to full are always shown", policies.join(", ")),
-        )
-        .into()),
-        _ => Ok(()),
-    }
+/// The policies that are compared in pairs, as reports call them, in the order of the rows.
+fn policies(rows: &[Row]) -> IndexSet<Cow<'_, str>> {
+    let of_cells = rows.chunk_by(|a, b| a.cell == b.cell).map(|of_cell| of_cell[0].variant());
+    of_cells.filter(|policy| policy != "full").collect()
+}
+
+/// The error for a policy that was `asked` for and that no row has, with those that there are.
+fn unknown(what: &str, asked: &str, policies: &IndexSet<Cow<'_, str>>) -> anyhow::Error {
+    let near = did_you_mean(asked, policies.iter().map(AsRef::as_ref));
+    let names: Vec<&str> = policies.iter().map(AsRef::as_ref).collect();
+    let hint = format!("{near}the policies are {}; differences to full are always shown", names.join(", "));
+    UsageError::new(format!("{what} is not a policy of these results"), hint).into()
 }
 
 /// Says on stderr where the page is, or how many files were written where there is none.

@@ -137,15 +137,20 @@ fn devices(choice: DeviceChoice, jobs: usize, mode: Mode) -> Result<Vec<Device>>
 }
 
 /// Draws what is measured, and prints the tables.
-fn draw(Current { rows, unfinished, .. }: Current, folder: &Path, mode: Mode) -> Result<Option<Written>> {
+fn draw(
+    Current { rows, unfinished, contrasts, .. }: Current,
+    folder: &Path,
+    mode: Mode,
+) -> Result<Option<Written>> {
     if rows.is_empty() {
         return Ok(None);
     }
     let rows = with_unique_names(rows);
     let pages = pages(folder, &rows)?;
-    let options = Options { unfinished, pages, width: terminal::columns(WIDTH), ..Options::everything(folder) };
+    let (width, is_dimmed) = (terminal::columns(WIDTH), terminal::is_dimmed());
+    let options = Options { unfinished, contrasts, pages, width, is_dimmed, ..Options::everything(folder) };
     let written = paper::write_report(&rows, &options, &[])?;
-    print(&written.terminal)?;
+    print_report(&written.terminal)?;
     if mode != Mode::Json {
         say_where(&written, folder);
     }

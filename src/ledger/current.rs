@@ -13,7 +13,7 @@ use super::folder::read_cells;
 use super::identity::CellId;
 use super::journal::samples_in;
 use super::layout::{Ledger, PARTIAL, is_verdicts};
-use super::manifest::Manifest;
+use super::manifest::{Contrast, Manifest};
 use super::row::{Row, Text, to_table};
 
 /// Between a data set and the name of the judge, in the rows of verdicts.
@@ -33,6 +33,8 @@ pub struct Current {
     pub incomplete: usize,
     /// Complete cells of the folder that the sweep does not have.
     pub others: usize,
+    /// The comparisons that the sweep plans.
+    pub contrasts: Vec<Contrast>,
 }
 
 /// Which cells are wanted.
@@ -76,7 +78,8 @@ impl Ledger {
         let is_complete = |id: &Option<Text>| id.as_ref().is_some_and(|id| complete.contains_key(id.as_str()));
         let open = manifest.cells.iter().filter(|cell| !is_complete(&cell.cell));
         let open: HashSet<_> = open.map(|cell| cell.cell.as_ref().unwrap_or(&cell.spec)).collect();
-        let mut current = Current { incomplete: open.len(), ..Current::default() };
+        let contrasts = manifest.contrasts.clone();
+        let mut current = Current { incomplete: open.len(), contrasts, ..Current::default() };
         if wanted != Wanted::Complete {
             let journals = self.by_id(PARTIAL)?;
             for (cell, id) in listed().filter(|(_, id)| !complete.contains_key(id.as_str())) {

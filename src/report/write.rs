@@ -17,7 +17,7 @@ use super::format::{FORMATS, Format, Sources};
 use super::sections::{self, Added, Report};
 use super::series::distance::Distance;
 use super::series::results::Results;
-use crate::ledger::{Row, Text, write_derived};
+use crate::ledger::{Contrast, Row, Text, write_derived};
 
 #[derive(Clone, Default)]
 pub struct Options {
@@ -32,10 +32,14 @@ pub struct Options {
     pub unfinished: BTreeMap<Text, usize>,
     /// The policy that pairs are shown against; `None`: the first of the sweep.
     pub reference: Option<String>,
+    /// The comparisons that were planned.
+    pub contrasts: Vec<Contrast>,
     /// Whether the terminal has every table, and not only the short answer.
     pub all: bool,
     /// Columns of the terminal.
     pub width: usize,
+    /// Whether the terminal shows faint text.
+    pub is_dimmed: bool,
     /// What the files of figures are drawn without; the page has all of it.
     pub plain: Plain,
 }
@@ -65,7 +69,7 @@ impl Written {
 
 /// Writes the report of the rows; blocks that are `added` come after the settings.
 pub fn write(rows: &[Row], options: &Options, added: &Added<'_>) -> Result<Written> {
-    let results = Results::of_unfinished(rows, &options.unfinished)?;
+    let results = Results::of_sweep(rows, &options.unfinished, &options.contrasts)?;
     if results.panels.is_empty() {
         bail!("there are no rows to report on");
     }
@@ -88,8 +92,8 @@ pub fn write(rows: &[Row], options: &Options, added: &Added<'_>) -> Result<Writt
         }
     }
     let terminal = match options.all {
-        true => terminal::render(&document, options.width),
-        false => terminal::summary(&summary, options.width),
+        true => terminal::everything(&document, options.width, options.is_dimmed),
+        false => terminal::summary(&summary, options.width, options.is_dimmed),
     };
     Ok(Written { files: folder.files, terminal })
 }

@@ -57,6 +57,7 @@ const SETTING: &[fn(&Setting<'_>) -> Vec<Block>] = &[
 const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
     setting::figure,
     values::lead,
+    pairs::contrasts,
     smallest_cache::of_setting,
     schedules::blocks,
     values::rest,

@@ -1,7 +1,9 @@
-//! Every two policies of a panel against each other at each cache size, and which are told apart among all of them.
+//! Every two policies of a panel against each other at each cache size, and which are told apart among all of one size.
 //!
 //! A pair is compared over the samples both have. `sign_test` says how likely so large a difference is between equal policies,
-//! alone and among all pairs of the panel. `pairing` decides which pairs a report shows.
+//! alone, among all pairs of its size, and among the contrasts that were planned. `pairing` decides which pairs a report shows.
+
+use std::collections::BTreeMap;
 
 use crate::metric::Better;
 use crate::report::series::{Cell, Difference, Pool, Size};
@@ -17,8 +19,13 @@ pub struct Pair {
     pub difference: Difference,
     /// Whether no cluster differs, as where nothing was evicted.
     pub is_equal: bool,
-    /// `None` where they are equal or a number is not finite.
+    /// Whether the interval of the difference leaves out zero, on the side to which the ranks of its clusters lean. Without that, no
+    /// p-value is a verdict: the number shown and the verdict would disagree.
+    pub is_agreed: bool,
+    /// Among all pairs of this size; `None` where they are equal or a number is not finite.
     pub p: Option<PValue>,
+    /// Among the planned contrasts of this size; `None` where this is none of them.
+    pub planned: Option<PValue>,
 }
 
 /// What a pair says of its first policy, in the order of lists.
@@ -31,15 +38,41 @@ pub enum Outcome {
     NoClearDifference,
 }
 
+impl Outcome {
+    /// The word of tables and files.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Outcome::Better => "better",
+            Outcome::Worse => "worse",
+            Outcome::Equal => "equal",
+            Outcome::NoClearDifference => "not told apart",
+        }
+    }
+}
+
 impl Pair {
-    /// Whether the two are told apart, among all pairs of the panel (95 %).
+    /// Whether the two are told apart, among all pairs of the size (95 %).
     pub fn is_clear(&self) -> bool {
-        self.p.is_some_and(|p| p.is_clear())
+        self.is_told_apart(self.p)
     }
 
-    /// What it says of the first policy of a metric with this direction; of one without, never which is better.
+    fn is_told_apart(&self, p: Option<PValue>) -> bool {
+        self.is_agreed && p.is_some_and(|p| p.is_clear())
+    }
+
+    /// What it says of the first policy of a metric with this direction, among all pairs of the size; of a metric without a direction,
+    /// never which is better.
     pub fn outcome(&self, better: Better) -> Outcome {
-        match (self.is_clear(), self.difference.shown.value < 0.0, better) {
+        self.outcome_of(self.is_clear(), better)
+    }
+
+    /// What it says of the first policy among the planned contrasts of the size alone.
+    pub fn planned_outcome(&self, better: Better) -> Outcome {
+        self.outcome_of(self.is_told_apart(self.planned), better)
+    }
+
+    fn outcome_of(&self, is_clear: bool, better: Better) -> Outcome {
+        match (is_clear, self.difference.shown.value < 0.0, better) {
             _ if self.is_equal => Outcome::Equal,
             (false, ..) | (_, _, Better::Unknown) => Outcome::NoClearDifference,
             (true, true, Better::Lower) | (true, false, Better::Higher) => Outcome::Better,
@@ -58,31 +91,57 @@ impl Pair {
     }
 }
 
-/// All pairs but those with `full`, the later of a panel's order minus the earlier.
-pub(crate) fn of(pool: &Pool<'_>, cells: &[Cell<'_>]) -> Vec<Pair> {
-    let (mut pairs, mut family) = (Vec::new(), Vec::new());
+/// All pairs but those with `full`, the later of a panel's order minus the earlier; with p-values among those of one size, and of the
+/// contrasts that were `planned` among these.
+pub(crate) fn of(pool: &Pool<'_>, cells: &[Cell<'_>], planned: &[[String; 2]]) -> Vec<Pair> {
+    let (mut pairs, mut clusters) = (Vec::new(), Vec::new());
     for (i, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.policy != "full") {
         let Some(cache_size) = cell.cache_size else { continue };
         let others =
             cells[..i].iter().filter(|other| other.policy != "full" && other.cache_size == cell.cache_size);
         for other in others {
             let Some(difference) = pool.difference(cell, other) else { continue };
-            let contributions = pool.contributions(cell, other);
+            let differences = pool.differences(cell, other);
             pairs.push(Pair {
                 policy: cell.policy.to_owned(),
                 against: other.policy.to_owned(),
                 cache_size,
+                is_equal: differences.as_ref().is_some_and(|all| all.iter().all(|one| *one == 0.0)),
+                is_agreed: differences.as_ref().is_some_and(|all| is_agreed(&difference, all)),
                 difference,
-                is_equal: contributions.as_ref().is_some_and(|parts| parts.iter().all(|part| *part == 0.0)),
                 p: None,
+                planned: None,
             });
-            family.push(contributions);
+            clusters.push(differences);
         }
     }
-    for (pair, p) in pairs.iter_mut().zip(sign_test::p_values(&family)) {
-        pair.p = p;
+    // Pairs of one size are one family, and the contrasts among them another, whatever other sizes there are.
+    let (mut families, mut of_planned) =
+        (BTreeMap::<Size, Vec<usize>>::new(), BTreeMap::<Size, Vec<usize>>::new());
+    for (at, pair) in pairs.iter().enumerate() {
+        families.entry(pair.cache_size).or_default().push(at);
+        let names = [&pair.policy, &pair.against];
+        if planned.iter().any(|[one, other]| names == [one, other] || names == [other, one]) {
+            of_planned.entry(pair.cache_size).or_default().push(at);
+        }
+    }
+    let p_values = |family: &[usize]| {
+        sign_test::p_values(&family.iter().map(|at| clusters[*at].as_deref()).collect::<Vec<_>>())
+    };
+    for family in families.values() {
+        family.iter().zip(p_values(family)).for_each(|(at, p)| pairs[*at].p = p);
+    }
+    for family in of_planned.values() {
+        family.iter().zip(p_values(family)).for_each(|(at, p)| pairs[*at].planned = p);
     }
     pairs
+}
+
+/// Whether the interval is on the side of zero to which the signed ranks of the clusters lean.
+fn is_agreed(difference: &Difference, clusters: &[f64]) -> bool {
+    let lean: f64 = sign_test::signed_ranks(clusters).iter().sum();
+    let interval = difference.shown.interval.filter(|interval| interval.excludes_zero());
+    interval.is_some_and(|interval| (interval.low > 0.0) == (lean > 0.0))
 }
 
 #[cfg(test)]

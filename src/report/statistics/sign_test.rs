@@ -1,10 +1,12 @@
-//! Which differences between policies are more than chance: the sign-flip test over clusters.
+//! Which differences between policies are more than chance: signed ranks of clusters, whose signs are flipped.
 //!
-//! If two policies are equal, a cluster's difference is as likely to have the other sign. Flipping the signs of whole clusters
-//! gives the law of |t|, the sum of the differences over the root of the sum of their squares, without a model of how clusters
-//! differ. Among many comparisons some are far by chance: the largest |t| of all of them, flipped together, is the law for
-//! all at once (max-|t|: Westfall and Young, "Resampling-based multiple testing", 1993; Romano and Wolf, Econometrica 73,
-//! 2005). Every pattern of signs is taken up to 12 clusters, beyond that random ones.
+//! Each cluster gives one number, the difference of its two means, whatever it weighs, and of that only the sign and the rank
+//! of its size (Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1, 1945). So one cluster that is far
+//! from the others is one cluster. If two policies are equal, a cluster's difference is as likely to have the other sign. Flipping
+//! the signs of whole clusters gives the law of |t|, the sum of the signed ranks over the root of the sum of their squares,
+//! without a model of how clusters differ. Among many comparisons some are far by chance: the largest |t| of all of them, flipped
+//! together, is the law for all at once (max-|t|: Westfall and Young, "Resampling-based multiple testing", 1993; Romano and Wolf,
+//! Econometrica 73, 2005). Every pattern of signs is taken up to 12 clusters, beyond that random ones.
 
 use crate::metric::{Metric, Pooling};
 use crate::report::statistics::{ABREAST, CONFIDENCE, ENUMERATED, Sums, count, for_subsets};
@@ -37,55 +39,64 @@ pub fn has_verdicts(clusters: usize) -> bool {
 
 /// Relative differences below this are rounding errors of sums.
 pub(crate) const ROUNDING: f64 = 1e-12;
+/// Differences whose sizes are this near each other, as a share of the larger, have one rank: sums in another order must not
+/// part them.
+const TIED: f64 = 1e-9;
 
-/// What each cluster adds to the difference of two pooled numbers in the natural scale of the metric: nats of a perplexity,
-/// shares of percentages. The sum is that difference; of a geometric mean, the difference to first order.
+/// The difference of the means of each cluster, `own` minus `other`, in the natural scale of the metric: nats of a perplexity, points
+/// of percentages. 0 of a cluster that one of them does not weigh.
 ///
-/// `None` where a number is not finite or nothing was weighed.
-pub(crate) fn contributions(metric: &Metric, own: &[Sums], other: &[Sums]) -> Option<Vec<f64>> {
-    let [all_own, all_other]: [Sums; 2] = [own.iter().sum(), other.iter().sum()];
-    let (pooled_own, pooled_other) = (all_own.pooled()?, all_other.pooled()?);
-    let middle: [f64; 3] = std::array::from_fn(|part| f64::midpoint(pooled_own[part], pooled_other[part]));
-    let slopes = match metric.pooling {
-        Pooling::GeometricShare => {
-            let mean = middle.iter().product::<f64>().cbrt();
-            middle.map(|part| if part == 0.0 { 0.0 } else { mean / 3.0 / part })
-        }
-        _ => [1.0, 0.0, 0.0],
-    };
-    let part_of = |sums: &Sums, weight: f64| -> f64 {
-        let parts = (0..3).filter(|part| slopes[*part] != 0.0);
-        parts.map(|part| slopes[part] * (sums.values[part] - middle[part] * sums.weight) / weight).sum()
+/// `None` where a mean is not finite.
+pub(crate) fn differences(metric: &Metric, own: &[Sums], other: &[Sums]) -> Option<Vec<f64>> {
+    let natural = |sums: &Sums| {
+        let pooled = sums.pooled()?;
+        Some(if metric.pooling == Pooling::Perplexity { pooled[0] } else { metric.of_pooled(pooled) })
     };
     let one = |(own, other): (&Sums, &Sums)| {
-        let difference = part_of(own, all_own.weight) - part_of(other, all_other.weight);
-        let size = |sums: &Sums, all: &Sums| (slopes[0] * sums.values[0] / all.weight).abs();
-        let rounding = ROUNDING * size(own, &all_own).max(size(other, &all_other));
-        if difference.abs() <= rounding { 0.0 } else { difference }
+        let (Some(own), Some(other)) = (natural(own), natural(other)) else { return 0.0 };
+        let is_rounding = (own - other).abs() <= ROUNDING * own.abs().max(other.abs());
+        if is_rounding && own.is_finite() { 0.0 } else { own - other }
     };
     let all: Vec<f64> = own.iter().zip(other).map(one).collect();
-    all.iter().all(|part| part.is_finite()).then_some(all)
+    all.iter().all(|difference| difference.is_finite()).then_some(all)
+}
+
+/// The signs of differences times the ranks of their sizes, of which the smallest has 1. Equal sizes share the mean of their
+/// ranks; a cluster that does not differ has 0 and takes no rank.
+pub(crate) fn signed_ranks(differences: &[f64]) -> Vec<f64> {
+    let size = |at: usize| differences[at].abs();
+    let mut order: Vec<usize> = (0..differences.len()).filter(|at| differences[*at] != 0.0).collect();
+    order.sort_by(|a, b| size(*a).total_cmp(&size(*b)));
+    let (mut ranks, mut below) = (vec![0.0; differences.len()], 0);
+    for tied in order.chunk_by(|a, b| size(*b) - size(*a) <= TIED * size(*b)) {
+        let rank = below as f64 + (tied.len() + 1) as f64 / 2.0;
+        tied.iter().for_each(|at| ranks[*at] = rank.copysign(differences[*at]));
+        below += tied.len();
+    }
+    ranks
 }
 
 /// A comparison of which some cluster differs.
-struct Tested<'a> {
-    parts: &'a [f64],
+struct Tested {
+    /// Signed ranks by cluster.
+    ranks: Vec<f64>,
     sum: f64,
     /// The root of the sum of the squares, which no flip changes.
     scale: f64,
 }
 
-impl<'a> Tested<'a> {
-    fn of(parts: &'a [f64]) -> Option<Self> {
-        let scale = parts.iter().map(|part| part * part).sum::<f64>().sqrt();
-        (scale > 0.0).then(|| Self { parts, sum: parts.iter().sum(), scale })
+impl Tested {
+    fn of(differences: &[f64]) -> Option<Self> {
+        let ranks = signed_ranks(differences);
+        let scale = ranks.iter().map(|rank| rank * rank).sum::<f64>().sqrt();
+        (scale > 0.0).then(|| Self { sum: ranks.iter().sum(), scale, ranks })
     }
 
     /// |t| with the signs of all clusters flipped that are not in a subset, for eight subsets.
     fn flipped(&self, members: &[[f64; ABREAST]]) -> [f64; ABREAST] {
         let mut kept = [0.0; ABREAST];
-        for (part, members) in self.parts.iter().zip(members) {
-            kept.iter_mut().zip(members).for_each(|(sum, is_in)| *sum += is_in * part);
+        for (rank, members) in self.ranks.iter().zip(members) {
+            kept.iter_mut().zip(members).for_each(|(sum, is_in)| *sum += is_in * rank);
         }
         kept.map(|kept| (2.0 * kept - self.sum).abs() / self.scale)
     }
@@ -97,11 +108,11 @@ impl<'a> Tested<'a> {
     }
 }
 
-/// The p-values of a family of comparisons, each given by what the clusters add to it, in one order; `None` of a comparison
+/// The p-values of a family of comparisons, each given by the [`differences`] of its clusters, in one order; `None` of a comparison
 /// that could not be made, or in which no cluster differs.
-pub(crate) fn p_values(family: &[Option<Vec<f64>>]) -> Vec<Option<PValue>> {
-    let clusters = family.iter().flatten().map(Vec::len).next().unwrap_or(0);
-    let tested: Vec<Option<Tested<'_>>> = family.iter().map(|parts| Tested::of(parts.as_deref()?)).collect();
+pub(crate) fn p_values(family: &[Option<&[f64]>]) -> Vec<Option<PValue>> {
+    let clusters = family.iter().flatten().map(|of_one| of_one.len()).next().unwrap_or(0);
+    let tested: Vec<Option<Tested>> = family.iter().map(|of_one| Tested::of((*of_one)?)).collect();
     let mut alone = vec![0_usize; family.len()];
     let mut largest = Vec::with_capacity(count(clusters));
     for_subsets(clusters, |members| {
@@ -119,7 +130,7 @@ pub(crate) fn p_values(family: &[Option<Vec<f64>>]) -> Vec<Option<PValue>> {
     // Among drawn patterns the measured one is one more.
     let measured = usize::from(clusters > ENUMERATED);
     let share = |reached: usize| (reached + measured) as f64 / (largest.len() + measured) as f64;
-    let p_value = |(tested, alone): (&Option<Tested<'_>>, usize)| {
+    let p_value = |(tested, alone): (&Option<Tested>, usize)| {
         let tested = tested.as_ref()?;
         let below = largest.partition_point(|t| !tested.is_reached(*t));
         Some(PValue { own: share(alone), adjusted: share(largest.len() - below) })
@@ -132,7 +143,7 @@ mod tests {
     use super::*;
 
     fn adjusted(family: &[&[f64]]) -> Vec<[f64; 2]> {
-        let family: Vec<Option<Vec<f64>>> = family.iter().map(|parts| Some(parts.to_vec())).collect();
+        let family: Vec<Option<&[f64]>> = family.iter().copied().map(Some).collect();
         p_values(&family).into_iter().map(|p| p.map_or([f64::NAN; 2], |p| [p.own, p.adjusted])).collect()
     }
 
@@ -172,18 +183,38 @@ mod tests {
     }
 
     #[test]
-    fn contributions_sum_to_the_difference_in_the_natural_scale() {
+    fn ranks_are_shared_where_sizes_are_equal_but_for_rounding() {
+        // Sizes 0.1, 0.3 and 0.3 again, 2, 7: ranks 1, 2.5 twice, 4 and 5. Of 0.1 + 0.2 the last bit is another than of 0.3.
+        assert_eq!(signed_ranks(&[-0.3, 7.0, 0.0, 0.1 + 0.2, -2.0, 0.1]), [-2.5, 5.0, 0.0, 2.5, -4.0, 1.0]);
+        assert_eq!(signed_ranks(&[0.0; 3]), [0.0; 3]);
+    }
+
+    #[test]
+    fn one_cluster_far_from_the_others_is_one_cluster() {
+        let of = |last: f64| adjusted(&[&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, last]])[0][0];
+        // However far it is; of sums its size would drown the seven others.
+        assert_eq!((of(8.0), of(8000.0)), (2.0 / 256.0, 2.0 / 256.0));
+        // Ranks 1 to 7 against 8 sum to 20. Of the 256 patterns those whose negative ranks sum to 8 or less reach it.
+        let subsets = (0..256_u32).filter(|members| {
+            let negative: u32 = (0..8).filter(|at| members >> at & 1 == 1).map(|at| at + 1).sum();
+            negative <= 8 || negative >= 28
+        });
+        assert_eq!(of(-8000.0), subsets.count() as f64 / 256.0);
+    }
+
+    #[test]
+    fn differences_are_of_the_means_of_clusters_in_the_natural_scale() {
         let table = |values: &[(f64, f64)]| -> Vec<Sums> {
             values.iter().map(|(value, weight)| Sums { values: [*value; 3], weight: *weight }).collect()
         };
-        let [own, other] = [table(&[(6.0, 3.0), (8.0, 2.0)]), table(&[(3.0, 3.0), (6.0, 1.0)])];
-        // 14 / 5 - 9 / 4 nats, also where the weights differ.
-        let parts = contributions(&Metric::of("nll"), &own, &other).unwrap();
-        assert!((parts.iter().sum::<f64>() - 0.55).abs() < 1e-12, "{parts:?}");
+        let [own, other] = [table(&[(6.0, 3.0), (80.0, 20.0)]), table(&[(3.0, 3.0), (6.0, 1.0)])];
+        // 2 - 1 nats and 4 - 6, however much the clusters weigh.
+        assert_eq!(differences(&Metric::of("nll"), &own, &other), Some(vec![1.0, -2.0]));
         // Of three equal shares the geometric mean is the share.
-        let parts = contributions(&Metric::of("rouge"), &own, &other).unwrap();
-        assert!((parts.iter().sum::<f64>() - 0.55).abs() < 1e-12, "{parts:?}");
-        assert_eq!(contributions(&Metric::of("nll"), &own, &own), Some(vec![0.0; 2]));
-        assert_eq!(contributions(&Metric::of("nll"), &table(&[(f64::NAN, 1.0)]), &table(&[(1.0, 1.0)])), None);
+        let found = differences(&Metric::of("rouge"), &own, &other).unwrap();
+        assert!((found[0] - 100.0).abs() < 1e-9 && (found[1] + 200.0).abs() < 1e-9, "{found:?}");
+        assert_eq!(differences(&Metric::of("nll"), &own, &own), Some(vec![0.0; 2]));
+        assert_eq!(differences(&Metric::of("nll"), &table(&[(f64::INFINITY, 1.0)]), &table(&[(1.0, 1.0)])), None);
+        assert_eq!(differences(&Metric::of("nll"), &table(&[(1.0, 0.0)]), &table(&[(1.0, 1.0)])), Some(vec![0.0]));
     }
 }
