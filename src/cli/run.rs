@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::error;
 use super::machine_args::{open, up_to};
-use super::output::print;
+use super::output::print_report;
 use super::progress::{Mode, Progress, lock, write_event};
 use super::report::{pages, say_where};
 use super::signals::Interrupt;

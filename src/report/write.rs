@@ -184,7 +184,8 @@ mod tests {
         let report = read(&out.join("report.md"));
         assert!(names.contains(&"figures/perplexity-yi-6b-pg19-excess.png".to_owned()), "{names:?}");
         for part in [
-            "| tova | **9.5",
+            "| tova | 9.5",
+            "| window | <sub>",
             "(figures/perplexity-yi-6b-pg19-linear.svg)",
             "(figures/perplexity-yi-6b-pg19-excess.svg)",
             "<details><summary>Recall (%) by distance",

@@ -249,7 +249,7 @@ mod tests {
 
     /// The short answer, and everything.
     fn short(rows: &[Row], width: usize) -> String {
-        summary(&documents(rows)[1], width)
+        summary(&documents(rows)[1], width, false)
     }
 
     /// Words, wherever lines break.
@@ -269,7 +269,7 @@ mod tests {
             "20 samples from 20 clusters",
             "Full cache: perplexity 7.16",
             // ln(9.53 / 7.16), and not 9.53 with the interval between books.
-            " 0.286* ",
+            " 0.286 ",
             " [0.2",
             "may cover less where a few",
             "Smallest sufficient cache",
@@ -368,6 +368,35 @@ mod tests {
     }
 
     #[test]
+    fn worse_numbers_are_faint_or_in_parentheses_in_the_same_columns() {
+        let entry = |number: &str, worse| Some(Entry { worse, ..Entry::plain(number) });
+        let lines = vec![
+            Line::new("tova", vec![entry("9.53", false), entry("1", false)]),
+            Line::new(
+                "window",
+                vec![entry("4812", true), Some(Entry { partial: true, ..entry("7", true).unwrap() })],
+            ),
+        ];
+        let grid = Grid { columns: vec!["64".into(), "128".into()], lines };
+        let document =
+            Document { title: String::new(), blocks: vec![Block::Table(Table::new("", "", "policy", grid))] };
+        let expected = "\
+policy     64   128
+tova     9.53     1
+window  (4812)   (7)\u{2020}
+";
+        assert_eq!(render(&document, WIDTH), expected);
+        let faint = super::everything(&document, WIDTH, true);
+        let [begin, end] = FAINT;
+        assert!(
+            faint.contains(&format!(" {begin}4812{end} "))
+                && faint.contains(&format!(" {begin}7{end} \u{2020}\n")),
+            "{faint:?}"
+        );
+        assert_eq!(faint.replace(FAINT[0], "").replace(FAINT[1], ""), expected.replace(['(', ')'], " "));
+    }
+
+    #[test]
     fn columns_align() {
         let panels = panels(&table_3("m", 1.0, 20));
         let shown = text_under("cache size", &values::grid(&panels[0], Show::Value).unwrap());
@@ -376,7 +405,7 @@ mod tests {
             let line = numbers().find(|line| line.contains(number)).unwrap();
             line[..line.find(number).unwrap() + number.len()].chars().count()
         };
-        // The first column, at 64: a header, short and long numbers, and a marked one.
+        // The first column, at 64: a header, short and long numbers, and marked ones.
         let ends = ["64", "7.16", "17.65", "4812", "10.28", "9.53"].map(end_of);
         assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?} {shown}");
         assert!(shown.lines().all(|line| !line.ends_with(' ')) && shown.contains('['), "{shown}");

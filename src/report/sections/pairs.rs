@@ -14,7 +14,7 @@ use crate::report::statistics::has_verdicts;
 
 /// Which comparisons a verdict is corrected for, and by which test.
 pub(super) const FAMILY: &str =
-    "by a test of signed ranks over clusters, corrected among all pairs of this metric at that size (95 %)";
+    "by a sign-flip test over the means of clusters, corrected among all pairs of this metric at that size (95 %)";
 
 /// What stands over the columns of differences.
 const COLUMNS: [&str; 4] = ["difference", "verdict", "largest cluster", "each cluster left out"];
@@ -51,7 +51,7 @@ fn table(panel: &Panel, asked: Option<&str>) -> Option<Table> {
 pub(super) fn planned(panel: &Panel) -> Option<Table> {
     let wanted: Vec<[&str; 2]> =
         panel.contrasts.iter().map(|names| names.each_ref().map(String::as_str)).collect();
-    let family = "by a test of signed ranks over clusters, corrected among the planned contrasts of this metric at that size alone (95 %)";
+    let family = "by a sign-flip test over the means of clusters, corrected among the planned contrasts of this metric at that size alone (95 %)";
     let title = format!("{}: planned contrasts", panel.metric.label);
     differences(panel, &wanted, title, family, |pair| pair.planned_outcome(panel.metric.better))
 }
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn planned_contrasts_are_corrected_among_themselves() {
-        // Seven books: alone p is 2/128, and among many pairs whose ranks are others more than 0.05.
+        // Seven books: alone p is 2/128, and among many pairs more.
         let of = |policy: &str, costs: [f64; 7]| {
             let samples =
                 ["a", "b", "c", "d", "e", "f", "g"].into_iter().zip(costs).map(|(name, cost)| (name, cost, 1.0));

@@ -198,7 +198,7 @@ impl<'a> Pool<'a> {
         Some(Difference::of(self.metric, both, samples, influence))
     }
 
-    /// The difference of the means of each cluster, for the test of signed ranks.
+    /// The difference of the means of each cluster, for the sign-flip test.
     pub(crate) fn differences(&self, one: &Cell<'_>, other: &Cell<'_>) -> Option<Vec<f64>> {
         let ([own, other], _) = self.common(one, other);
         sign_test::differences(self.metric, &own, &other)

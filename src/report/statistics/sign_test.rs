@@ -1,12 +1,14 @@
-//! Which differences between policies are more than chance: signed ranks of clusters, whose signs are flipped.
+//! Which differences between policies are more than chance: a sign-flip test over the means of clusters.
 //!
-//! Each cluster gives one number, the difference of its two means, whatever it weighs, and of that only the sign and the rank
-//! of its size (Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1, 1945). So one cluster that is far
-//! from the others is one cluster. If two policies are equal, a cluster's difference is as likely to have the other sign. Flipping
-//! the signs of whole clusters gives the law of |t|, the sum of the signed ranks over the root of the sum of their squares,
-//! without a model of how clusters differ. Among many comparisons some are far by chance: the largest |t| of all of them, flipped
-//! together, is the law for all at once (max-|t|: Westfall and Young, "Resampling-based multiple testing", 1993; Romano and Wolf,
-//! Econometrica 73, 2005). Every pattern of signs is taken up to 12 clusters, beyond that random ones.
+//! Each cluster gives one number, the difference of its two means, whatever it weighs. Differences far from the others are limited to a
+//! few times the median of their sizes, so that one cluster cannot hide what all others say (winsorised; Maritz, "A note on exact robust
+//! confidence intervals for location", Biometrika 66, 1979; Rosenbaum, Biometrics 63, 2007). If two policies are equal, a cluster's
+//! difference is as likely to have the other sign. Flipping the signs of whole clusters gives the law of |t|, the sum of the limited
+//! differences over the root of the sum of their squares, without a model of how clusters differ. Among many comparisons some are far by
+//! chance: the largest |t| of all of them, flipped together, is the law for all at once (max-|t|: Westfall and Young,
+//! "Resampling-based multiple testing", 1993; Romano and Wolf, Econometrica 73, 2005). Every pattern of signs is taken up to 12
+//! clusters, beyond that random ones. Ranks would not do: the |t| of all clusters with one sign is then the same in every comparison, so that
+//! many comparisons leave none clear.
 
 use crate::metric::{Metric, Pooling};
 use crate::report::statistics::{ABREAST, CONFIDENCE, ENUMERATED, Sums, count, for_subsets};
@@ -39,9 +41,8 @@ pub fn has_verdicts(clusters: usize) -> bool {
 
 /// Relative differences below this are rounding errors of sums.
 pub(crate) const ROUNDING: f64 = 1e-12;
-/// Differences whose sizes are this near each other, as a share of the larger, have one rank: sums in another order must not
-/// part them.
-const TIED: f64 = 1e-9;
+/// Differences are limited to this multiple of the median of their sizes.
+const MOST: f64 = 2.5;
 
 /// The difference of the means of each cluster, `own` minus `other`, in the natural scale of the metric: nats of a perplexity, points
 /// of percentages. 0 of a cluster that one of them does not weigh.
@@ -61,25 +62,19 @@ pub(crate) fn differences(metric: &Metric, own: &[Sums], other: &[Sums]) -> Opti
     all.iter().all(|difference| difference.is_finite()).then_some(all)
 }
 
-/// The signs of differences times the ranks of their sizes, of which the smallest has 1. Equal sizes share the mean of their
-/// ranks; a cluster that does not differ has 0 and takes no rank.
-pub(crate) fn signed_ranks(differences: &[f64]) -> Vec<f64> {
-    let size = |at: usize| differences[at].abs();
-    let mut order: Vec<usize> = (0..differences.len()).filter(|at| differences[*at] != 0.0).collect();
-    order.sort_by(|a, b| size(*a).total_cmp(&size(*b)));
-    let (mut ranks, mut below) = (vec![0.0; differences.len()], 0);
-    for tied in order.chunk_by(|a, b| size(*b) - size(*a) <= TIED * size(*b)) {
-        let rank = below as f64 + (tied.len() + 1) as f64 / 2.0;
-        tied.iter().for_each(|at| ranks[*at] = rank.copysign(differences[*at]));
-        below += tied.len();
-    }
-    ranks
+/// The differences, limited to 2.5 times the median size of those that are not 0.
+pub(crate) fn winsorised(differences: &[f64]) -> Vec<f64> {
+    let mut sizes: Vec<f64> = differences.iter().map(|one| one.abs()).filter(|size| *size > 0.0).collect();
+    sizes.sort_unstable_by(f64::total_cmp);
+    let Some(last) = sizes.len().checked_sub(1) else { return differences.to_vec() };
+    let most = MOST * f64::midpoint(sizes[last / 2], sizes[sizes.len() / 2]);
+    differences.iter().map(|one| one.clamp(-most, most)).collect()
 }
 
 /// A comparison of which some cluster differs.
 struct Tested {
-    /// Signed ranks by cluster.
-    ranks: Vec<f64>,
+    /// Limited differences by cluster.
+    parts: Vec<f64>,
     sum: f64,
     /// The root of the sum of the squares, which no flip changes.
     scale: f64,
@@ -87,16 +82,16 @@ struct Tested {
 
 impl Tested {
     fn of(differences: &[f64]) -> Option<Self> {
-        let ranks = signed_ranks(differences);
-        let scale = ranks.iter().map(|rank| rank * rank).sum::<f64>().sqrt();
-        (scale > 0.0).then(|| Self { sum: ranks.iter().sum(), scale, ranks })
+        let parts = winsorised(differences);
+        let scale = parts.iter().map(|part| part * part).sum::<f64>().sqrt();
+        (scale > 0.0).then(|| Self { sum: parts.iter().sum(), scale, parts })
     }
 
     /// |t| with the signs of all clusters flipped that are not in a subset, for eight subsets.
     fn flipped(&self, members: &[[f64; ABREAST]]) -> [f64; ABREAST] {
         let mut kept = [0.0; ABREAST];
-        for (rank, members) in self.ranks.iter().zip(members) {
-            kept.iter_mut().zip(members).for_each(|(sum, is_in)| *sum += is_in * rank);
+        for (part, members) in self.parts.iter().zip(members) {
+            kept.iter_mut().zip(members).for_each(|(sum, is_in)| *sum += is_in * part);
         }
         kept.map(|kept| (2.0 * kept - self.sum).abs() / self.scale)
     }
@@ -183,23 +178,36 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_shared_where_sizes_are_equal_but_for_rounding() {
-        // Sizes 0.1, 0.3 and 0.3 again, 2, 7: ranks 1, 2.5 twice, 4 and 5. Of 0.1 + 0.2 the last bit is another than of 0.3.
-        assert_eq!(signed_ranks(&[-0.3, 7.0, 0.0, 0.1 + 0.2, -2.0, 0.1]), [-2.5, 5.0, 0.0, 2.5, -4.0, 1.0]);
-        assert_eq!(signed_ranks(&[0.0; 3]), [0.0; 3]);
+    fn differences_are_limited_to_a_multiple_of_the_median_size() {
+        // Sizes 1, 2, 3 and 40, of which 2.5 is in the middle; zeros do not count.
+        assert_eq!(winsorised(&[1.0, -2.0, 0.0, 3.0, -40.0]), [1.0, -2.0, 0.0, 3.0, -6.25]);
+        assert_eq!(winsorised(&[1.0, 2.0, -9.0]), [1.0, 2.0, -5.0]);
+        assert_eq!((winsorised(&[0.0; 3]), winsorised(&[])), (vec![0.0; 3], vec![]));
     }
 
     #[test]
-    fn one_cluster_far_from_the_others_is_one_cluster() {
-        let of = |last: f64| adjusted(&[&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, last]])[0][0];
-        // However far it is; of sums its size would drown the seven others.
-        assert_eq!((of(8.0), of(8000.0)), (2.0 / 256.0, 2.0 / 256.0));
-        // Ranks 1 to 7 against 8 sum to 20. Of the 256 patterns those whose negative ranks sum to 8 or less reach it.
-        let subsets = (0..256_u32).filter(|members| {
-            let negative: u32 = (0..8).filter(|at| members >> at & 1 == 1).map(|at| at + 1).sum();
-            negative <= 8 || negative >= 28
-        });
-        assert_eq!(of(-8000.0), subsets.count() as f64 / 256.0);
+    fn one_cluster_far_from_the_others_does_not_hide_them() {
+        let of = |last: f64| adjusted(&[&[1.0, 1.5, 0.9, 1.1, 0.8, 1.2, 1.3, last]])[0][0];
+        // The median size is 1.15, so that any size beyond 2.875 is the same.
+        assert_eq!([of(-3.0), of(-3000.0)], [of(-2.875); 2]);
+        // By hand: 7.8 against 2.875 is 4.925 of 10.675 in all, so that patterns reach it that flip 2.875 or less of the sizes, or all but that.
+        let sizes = [1.0, 1.5, 0.9, 1.1, 0.8, 1.2, 1.3, 2.875];
+        let flipped = |members: u32| (0..8).filter(|at| members >> at & 1 == 1).map(|at| sizes[at]).sum::<f64>();
+        let reached = (0..256_u32).filter(|members| flipped(*members) < 2.8751 || flipped(*members) > 7.7999);
+        assert_eq!(of(-3000.0), reached.count() as f64 / 256.0);
+    }
+
+    #[test]
+    fn many_comparisons_leave_one_clear_in_which_all_clusters_agree() {
+        // Ten clusters, of which all agree in one comparison and signs are all patterns of seven of them in 64 others, which ranks
+        // would not tell from it.
+        let agreed: Vec<f64> = (0..10).map(|at| 1.0 + 0.02 * f64::from(at)).collect();
+        let mixed = |members: u32| {
+            (0..10).map(move |at| f64::from(at + 1) * if members >> at & 1 == 1 { -1.0 } else { 1.0 })
+        };
+        let others: Vec<Vec<f64>> = (0..64).map(|members| mixed(8 * members).collect()).collect();
+        let family: Vec<&[f64]> = std::iter::once(&agreed).chain(&others).map(Vec::as_slice).collect();
+        assert_eq!(adjusted(&family)[0], [2.0 / 1024.0; 2]);
     }
 
     #[test]
