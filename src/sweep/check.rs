@@ -88,7 +88,7 @@ fn contrasts_of(
         found.map(|found| label(found)).map_or_else(
             || {
                 let names: Vec<String> = listed.iter().map(|policy| label(policy)).collect();
-                let message = format!("`{name}` is no policy that this sweep compares");
+                let message = format!("`{name}` is not a policy that this sweep compares");
                 let near = did_you_mean(name, names.iter().map(String::as_str));
                 let hint =
                     format!("{near}the policies are {}; differences to full are always shown", names.join(", "));

@@ -381,9 +381,9 @@ mod tests {
         let document =
             Document { title: String::new(), blocks: vec![Block::Table(Table::new("", "", "policy", grid))] };
         let expected = "\
-policy     64   128
-tova     9.53     1
-window  (4812)   (7)\u{2020}
+policy     64    128
+tova     9.53      1
+window  (4812)    (7)\u{2020}
 ";
         assert_eq!(render(&document, WIDTH), expected);
         let faint = super::everything(&document, WIDTH, true);

@@ -208,12 +208,12 @@ mod tests {
         ];
         let panels = crate::report::fixture::panels(&all.concat());
         let expected = "\
-cache size      64     128
-full          2.72    2.72
-truncate      3.00       -
-window      (20.09)      -
-h2o           7.71       -
-tova          7.39    4.48
+cache size      64    128
+full          2.72   2.72
+truncate      3.00      -
+window      (20.09)     -
+h2o           7.71      -
+tova          7.39   4.48
 ";
         let mut shown = grid(&panels[0], Show::Value).unwrap();
         shown

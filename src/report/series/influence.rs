@@ -18,7 +18,7 @@ pub struct Influence {
     pub share: f64,
     /// The least and the greatest difference with one cluster left out, in the unit shown.
     pub left_out: [f64; 2],
-    /// The same in nats for each token, of two perplexities.
+    /// The range in nats for each token, of two perplexities.
     pub left_out_nats: Option<[f64; 2]>,
 }
 
@@ -52,7 +52,7 @@ impl Influence {
         })
     }
 
-    /// Those on the difference from the other side.
+    /// Negates the range, for the difference from the other side.
     pub(crate) fn turned(&self) -> Self {
         let turned = |[low, high]: [f64; 2]| [0.0 - high, 0.0 - low];
         Self { left_out: turned(self.left_out), left_out_nats: self.left_out_nats.map(turned), ..self.clone() }
@@ -145,9 +145,13 @@ mod tests {
             let zeros = vec![(0.0, 1.0); values.len()];
             Influence::of(&Metric::of("cost"), &["a", "b", "c"][..values.len()], &table(&own), &table(&zeros))
         };
-        assert_eq!(found(&[9.0, -2.0, -1.0]).map(|found| (found.share, found.left_out)), Some((1.5, [-1.5, 4.0])));
+        // Of 8 in all the first has 10.
+        let first = found(&[10.0, -4.0, 2.0]).unwrap();
+        assert_eq!((first.left_out, &*first.cluster), ([-1.0, 6.0], "a"));
+        assert!((first.share - 1.25).abs() < 1e-12, "{first:?}");
         // A negative effect is carried by what is most negative.
-        assert_eq!(found(&[-9.0, 2.0, 1.0]).map(|found| (found.cluster, found.share)), Some(("a".into(), 1.5)));
+        let first = found(&[-10.0, 4.0, -2.0]).unwrap();
+        assert!(first.cluster == "a" && (first.share - 1.25).abs() < 1e-12, "{first:?}");
         assert_eq!([found(&[1.0]), found(&[1.0, -1.0]), found(&[f64::INFINITY, 1.0])], [None, None, None]);
     }
 

@@ -55,8 +55,8 @@ pub(crate) fn differences(metric: &Metric, own: &[Sums], other: &[Sums]) -> Opti
     };
     let one = |(own, other): (&Sums, &Sums)| {
         let (Some(own), Some(other)) = (natural(own), natural(other)) else { return 0.0 };
-        let is_rounding = (own - other).abs() <= ROUNDING * own.abs().max(other.abs());
-        if is_rounding && own.is_finite() { 0.0 } else { own - other }
+        let scale = own.abs().max(other.abs());
+        if scale.is_finite() && (own - other).abs() <= ROUNDING * scale { 0.0 } else { own - other }
     };
     let all: Vec<f64> = own.iter().zip(other).map(one).collect();
     all.iter().all(|difference| difference.is_finite()).then_some(all)
