@@ -458,6 +458,9 @@ def influence(metric, ours, theirs):
     def nats(of, names):
         return np.log(pooled(of, names))
 
+    difference, size = pooled(one, names) - pooled(other, names), max(abs(pooled(one, names)), abs(pooled(other, names)))
+    if abs(difference) <= 1e-12 * size:
+        return {"largest_share": None, "left_out_low": None, "left_out_high": None}
     left_out = {"left_out": pooled} | ({"nats_left_out": nats} if metric in PERPLEXITIES else {})
     found = {}
     for name, number in left_out.items():

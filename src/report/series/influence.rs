@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::metric::{Metric, Pooling};
 use crate::report::statistics::Sums;
+use crate::report::statistics::sign_test::ROUNDING;
 
 /// A cluster that carries more of an effect than this is named beside it.
 const MOST: f64 = 1.0 / 3.0;
@@ -28,6 +29,11 @@ impl Influence {
     pub(crate) fn of(metric: &Metric, clusters: &[&str], own: &[Sums], other: &[Sums]) -> Option<Self> {
         let parts = contributions(metric, own, other)?;
         let all: f64 = parts.iter().sum();
+        let sizes =
+            [own, other].map(|table| table.iter().sum::<Sums>().pooled().map_or(0.0, |[value, ..]| value.abs()));
+        if all.abs() <= ROUNDING * sizes[0].max(sizes[1]) {
+            return None;
+        }
         let (largest, share) =
             parts.iter().map(|part| part / all).enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
         let without = [own, other].map(leave_one_out);
@@ -102,14 +108,22 @@ fn leave_one_out(table: &[Sums]) -> Vec<Sums> {
     without
 }
 
-/// A sentence for each cluster that carries more than a third of some effects, each of which has a name.
+/// Effects that a note names; others are counted.
+const NAMED: usize = 3;
+
+/// A sentence for each cluster that carries more than a third of some effects, each of which has a name: the largest shares first.
 pub(crate) fn notes<'a>(effects: impl Iterator<Item = (String, &'a Influence)>) -> Vec<String> {
-    let mut by_cluster: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut by_cluster: BTreeMap<&str, Vec<(f64, String)>> = BTreeMap::new();
     for (name, Influence { cluster, share, .. }) in effects.filter(|(_, influence)| influence.share > MOST) {
-        by_cluster.entry(cluster).or_default().push(format!("{:.0} % of {name}", 100.0 * share));
+        by_cluster.entry(cluster).or_default().push((*share, name));
     }
-    let note = |(cluster, effects): (&str, Vec<String>)| {
-        format!("{cluster} alone carries more than a third of an effect: {}", effects.join(", "))
+    let note = |(cluster, mut effects): (&str, Vec<(f64, String)>)| {
+        effects.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        let others = effects.len().saturating_sub(NAMED);
+        let named = effects.iter().take(NAMED).map(|(share, name)| format!("{:.0} % of {name}", 100.0 * share));
+        let others = (others > 0).then(|| format!("and of {others} others"));
+        let all: Vec<String> = named.chain(others).collect();
+        format!("{cluster} alone carries more than a third of an effect: {}", all.join(", "))
     };
     by_cluster.into_iter().map(note).collect()
 }
@@ -173,8 +187,12 @@ mod tests {
             left_out: [0.0; 2],
             left_out_nats: None,
         };
-        let all = [influence("x", 0.79), influence("y", 0.3), influence("x", 0.4)];
-        let found = notes(["a", "b", "c"].map(str::to_owned).into_iter().zip(&all));
-        assert_eq!(found, ["x alone carries more than a third of an effect: 79 % of a, 40 % of c"]);
+        let shares = [0.4, 0.3, 0.79, 0.35, 0.5];
+        let all: Vec<Influence> =
+            shares.into_iter().map(|share| influence("x", share)).chain([influence("y", 0.3)]).collect();
+        let found = notes(["a", "b", "c", "d", "e", "f"].map(str::to_owned).into_iter().zip(&all));
+        let expected =
+            "x alone carries more than a third of an effect: 79 % of c, 50 % of e, 40 % of a, and of 1 others";
+        assert_eq!(found, [expected]);
     }
 }
