@@ -68,6 +68,7 @@ container_layer() {
 # The error rates of verdicts and intervals, and of the gate.
 simulations() {
     cargo test --release --locked --test it statistics -- --ignored --nocapture
+    python3 .ci/checks/verdicts.py
 }
 
 # A tenth of each study of real models against its saved rows. The models are wheels on PyPI; the texts must be on this machine.

@@ -12,7 +12,7 @@ PROGRAM is the built tova-bench. A page holds blocks like
 
 between whose marks this program writes. `table` has policies down, or metrics or slices where several are named, and across sizes,
 schedules or slices: nats above the full cache, or another column of `report.csv` (`value=value`; `value=to_ceiling` in percent);
-`pairs` has differences of two policies, those that are told apart in bold; `report` is a table of the report's Markdown or, with `file=paper/table-3`, of what it draws of
+grey, as `<sub>`, is what is shown to be worse than the best of its column; `pairs` has differences of two policies, each with its verdict; `report` is a table of the report's Markdown or, with `file=paper/table-3`, of what it draws of
 the paper, by its heading (`columns` and `lines` leave some out, `caption=no` says nothing of the rows); `figure` is a picture of the
 report. All numbers, intervals and verdicts are those of `tova-bench report`, but for those of an `other` block, which says how they were
 computed and is left as it is. Every decimal number in a section with blocks must be in a
@@ -35,6 +35,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 BASELINES = ROOT / "results" / "baselines"
 BLOCK = re.compile(r"<!-- (table|pairs|report|figure|other) (.*?) -->\n(.*?)<!-- end -->", re.S)
+# A verdict from the other side.
+TURNED = {"better": "worse", "worse": "better"}
 # What a block is replaced with where the text around it is read.
 BLOCK_HERE = "\0"
 
@@ -82,18 +84,21 @@ def estimate(line, value, digits, scale=1):
     return shown[0] + (f" [{shown[1]}, {shown[2]}]" if len(shown) == 3 else "")
 
 
-def is_told_apart(pair):
-    """At 95 % among all comparisons, as the report says."""
-    return bool(pair["p_adjusted"]) and float(pair["p_adjusted"]) <= 0.05
-
-
-def worse(pairs, better):
-    """The policies at sizes than which another of the same size, that does not know the rest of the text, is shown to be better."""
+def worse(pairs, points, better):
+    """The policies at sizes that are shown to be worse than the best there, as the report says: its verdicts on the policy with the best
+    number, of those that do not know the rest of the text."""
+    sign, best = 1 if better == "lower" else -1, {}
+    for line in points:
+        if line["policy"] in ("full", "truncate") or line["policy"].startswith("clairvoyant") or line["complete"] != "true":
+            continue
+        number = (sign * float(line["value"]), line["policy"])
+        best[line["cache_size"]] = min(best.get(line["cache_size"], number), number, key=lambda of: of[0])
     found = set()
     for pair in pairs:
-        if "clairvoyant" not in pair["policy"] + pair["against"] and is_told_apart(pair):
-            is_worse = (float(pair["difference"]) > 0) == (better == "lower")
-            found.add((pair["policy"] if is_worse else pair["against"], pair["cache_size"]))
+        size = pair["cache_size"]
+        for policy, against, word in ((pair["policy"], pair["against"], "worse"), (pair["against"], pair["policy"], "better")):
+            if pair["verdict"] == word and size in best and best[size][1] == against:
+                found.add((policy, size))
     return found
 
 
@@ -107,7 +112,8 @@ def table(reports, options):
     all_points = lines_of(out / "report.csv")
     points = [line for line in all_points if line["metric"] in metrics and line["slice"] in slices and line[value]]
     pairs = [line for line in lines_of(out / "pairs.csv") if line["metric"] == metrics[0]]
-    beaten, judged = worse(pairs, options.get("better", "lower")), {line["policy"] for line in pairs} | {line["against"] for line in pairs}
+    of_first = [line for line in all_points if line["metric"] == metrics[0] and not line["slice"]]
+    beaten = worse(pairs, of_first, options.get("better", "lower"))
     cells, best, order = {}, {}, (lambda name: best[name]) if by_policy else [*metrics, *slices].index
     for line in points:
         policy, size = line["policy"], line["cache_size"]
@@ -116,10 +122,8 @@ def table(reports, options):
         name = policy.replace(f"@{line['schedule']}", "", 1) if columns == "schedule" else policy
         name = name if by_policy else line["metric"] if len(metrics) > 1 else line["slice"]
         shown = estimate(line, value, digits, scale)
-        if policy in judged - {"full"} and (policy, size) not in beaten and by_policy and not (
-                is_way or line["slice"] or policy.startswith("clairvoyant")):
-            first, _, rest = shown.partition(" ")
-            shown = f"**{first}** {rest}".strip()
+        if (policy, size) in beaten and by_policy and not (is_way or line["slice"]):
+            shown = f"<sub>{shown}</sub>"
         cells[name, {"size": size or "full", "schedule": line["schedule"], "slice": line["slice"]}[columns]] = shown
         is_loss = not is_way and options.get("better", "lower") == "lower"
         best[name] = min(best.get(name, float("inf")), float(line[value]) if is_loss else -float(line[value]))
@@ -147,7 +151,8 @@ def pairs(reports, options):
             if names == (against, policy):
                 ends = [-end for end in ends[:1] + ends[:0:-1]]
             first, rest = number(ends[0], 3), f" [{number(ends[1], 3)}, {number(ends[2], 3)}]" if len(ends) == 3 else ""
-            cells[f"{policy}` - `{against}", line["cache_size"]] = f"**{first}**{rest}" if is_told_apart(line) else first + rest
+            word = TURNED.get(line["verdict"], line["verdict"]) if names == (against, policy) else line["verdict"]
+            cells[f"{policy}` - `{against}", line["cache_size"]] = f"{first}{rest} {word}".strip()
     names = [f"{policy}` - `{against}" for policy, against in wanted]
     lost = [name for name in names if not any(of == name for of, _ in cells)]
     if lost:

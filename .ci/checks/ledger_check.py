@@ -8,8 +8,8 @@
 The rows are read by pyarrow, DuckDB, pandas and polars, which must agree on every value, and on the sums of every cell.
 Then every value, difference to full, chance, weight and number of samples of report.csv is computed from the rows, without
 a line of the program's code, and must be equal to 1e-12 of its size (a difference to full: of the numbers subtracted).
-So are the intervals of report.csv and pairs.csv and the p-values of pairs.csv, where a number has 4 to 12 clusters, to 1e-9:
-with more, the program draws subsets and signs by chance.
+So are the intervals of report.csv and pairs.csv, and the p-values and verdicts of pairs.csv, where a number has 4 to 12 clusters, to 1e-9:
+with more, the program draws subsets and signs by chance. The largest cluster of a pair and the ranges without each are of any number.
 With --queries every DuckDB query must give the table that the polars one below it gives, and rows on at least one of the
 ledgers. Exit code 1 where anything differs. Needs pyarrow, duckdb, numpy, pandas and polars.
 """
@@ -398,16 +398,30 @@ def ways(metric, places, samples):
     return found
 
 
-def contributions(metric, ours, theirs, clusters):
-    """What each cluster adds to the difference of two numbers in nats or shares."""
-    width = len(next(iter(ours.samples.values()))[1]) + 1
-    tables = [np.array([sums.get(cluster, np.zeros(width)) for cluster in clusters]) for sums in map(clusters_of, (ours, theirs))]
-    means = [table.sum(axis=0)[:-1] / table.sum(axis=0)[-1] for table in tables]
-    middle = (means[0] + means[1]) / 2
-    slopes = np.cbrt(middle.prod()) / 3 / middle if metric == "rouge" else np.ones(1)
-    parts = [(table[:, :-1] - middle * table[:, -1:]) @ slopes / table[:, -1].sum() for table in tables]
-    scale = np.max(np.abs([table[:, 0] / table[:, -1].sum() for table in tables]), axis=0)
-    return np.where(np.abs(parts[0] - parts[1]) <= 1e-12 * scale, 0.0, parts[0] - parts[1])
+def means_of_clusters(metric, cell, clusters):
+    """The number of each cluster by itself in nats or points; None of one that the cell does not weigh."""
+    sums = clusters_of(cell)
+
+    def mean(numbers):
+        means = numbers[:-1] / numbers[-1]
+        return float(means[0] if metric in PERPLEXITIES else over_subsets(metric, [numbers])[0])
+
+    return [mean(sums[cluster]) if cluster in sums else None for cluster in clusters]
+
+
+def differences(metric, ours, theirs, clusters):
+    """Of the means of each cluster; 0 where they differ by rounding alone, or one has none."""
+    found = []
+    for own, other in zip(*(means_of_clusters(metric, cell, clusters) for cell in (ours, theirs)), strict=True):
+        alike = own is None or other is None or abs(own - other) <= 1e-12 * max(abs(own), abs(other))
+        found.append(0.0 if alike else own - other)
+    return np.array(found)
+
+
+def winsorised(numbers):
+    """What is beyond 2.5 times the median size, of the numbers that are not zero, is as far as that."""
+    most = 2.5 * np.median(np.abs(numbers[numbers != 0]))
+    return np.clip(numbers, -most, most)
 
 
 def p_values(family):
@@ -420,6 +434,52 @@ def p_values(family):
     return [{"p": float(p), "p_adjusted": float(all_p)} for p, all_p in zip(own, adjusted, strict=True)]
 
 
+def verdict_of(metric, numbers, lean):
+    """The word for the first policy: its own interval and the means of its clusters must say the same."""
+    ends = [numbers.get("difference_low"), numbers.get("difference_high")]
+    side = 0 if None in ends else (ends[0] > 0) - (ends[1] < 0)
+    if metric not in HIGHER | LOWER:
+        return None
+    if numbers["p_adjusted"] is None or numbers["p_adjusted"] > 0.05 or side * lean <= 0:
+        return "not told apart"
+    return "better" if (side > 0) == (metric in HIGHER) else "worse"
+
+
+def influence(metric, ours, theirs):
+    """The share of the cluster that carries most of a difference, and the least and greatest difference without a cluster."""
+    one, other = (clusters_of(cell) for cell in (ours, theirs))
+    names = sorted(one.keys() | other.keys())
+    if one.keys() != other.keys() or len(names) < 2:
+        return {}
+
+    def pooled(of, names):
+        return over_subsets(metric, [sum(of[name] for name in names)])[0]
+
+    def nats(of, names):
+        return np.log(pooled(of, names))
+
+    difference, size = pooled(one, names) - pooled(other, names), max(abs(pooled(one, names)), abs(pooled(other, names)))
+    if abs(difference) <= 1e-12 * size:
+        return {"largest_share": None, "left_out_low": None, "left_out_high": None}
+    left_out = {"left_out": pooled} | ({"nats_left_out": nats} if metric in PERPLEXITIES else {})
+    found = {}
+    for name, number in left_out.items():
+        without = [number(one, rest) - number(other, rest) for rest in ([n for n in names if n != name] for name in names)]
+        found |= {f"{name}_low": float(min(without)), f"{name}_high": float(max(without))}
+    if metric == "rouge":
+        # To first order only.
+        return found
+    weights = [sum(of[name][-1] for name in names) for of in (one, other)]
+    means = [sum(of[name][0] for name in names) / weight for of, weight in zip((one, other), weights, strict=True)]
+    middle = sum(means) / 2
+    adds = [[(of[name][0] - middle * of[name][-1]) / weight for name in names] for of, weight in zip((one, other), weights, strict=True)]
+    parts = [own - theirs for own, theirs in zip(*adds, strict=True)]
+    # A sum of nothing but rounding has no shares.
+    if abs(sum(parts)) > 1e-9 * max(map(abs, means)):
+        found["largest_share"] = max(part / sum(parts) for part in parts)
+    return found
+
+
 def pairs(rows):
     """Every two policies at a size: key -> numbers."""
     panels = gather(rows)
@@ -430,7 +490,7 @@ def pairs(rows):
         if not is_shown or setting[SETTING.index("task")] == "timing":
             continue
         clusters = sorted({mark[0] for cell in places.values() for mark in cell.samples.values()})
-        family = {}
+        families = defaultdict(dict)
         for (policy, size), cell in places.items():
             for (against, same), other in places.items():
                 both = cell.samples.keys() & other.samples.keys()
@@ -440,14 +500,20 @@ def pairs(rows):
                 # The report has one order of the two.
                 key = (*setting, metric, policy, against, size)
                 found[key] = interval_of_difference(metric, ours, theirs, "difference", "nats")
+                found[key] |= influence(metric, ours, theirs)
                 if len(clusters) <= 12:
                     found[key] |= {"p": None, "p_adjusted": None}
-                    parts = contributions(metric, ours, theirs, clusters)
+                    parts = differences(metric, ours, theirs, clusters)
                     if np.isfinite(parts).all() and parts.any():
-                        family[key] = parts
-        if family:
-            for key, p in zip(family, p_values(list(family.values())), strict=True):
+                        families[size][key] = winsorised(parts)
+                    elif metric in HIGHER | LOWER and np.isfinite(parts).all():
+                        found[key]["verdict"] = "equal"
+        # The pairs of one size are one family.
+        for family in families.values():
+            for (key, limited), p in zip(family.items(), p_values(list(family.values())), strict=True):
                 found[key] |= p
+                if "difference_low" in found[key]:
+                    found[key]["verdict"] = verdict_of(metric, found[key], limited.sum())
     return found
 
 
@@ -462,11 +528,11 @@ def compare_pairs(rows, path):
         for name, number in computed.get(key, {}).items():
             # The interval's ends have short names there.
             written = line[name.removeprefix("difference_")]
-            if (number is None) != (written == ""):
+            if (number is None) != (written == "") or (isinstance(number, str) and number != written):
                 wrong.append(f"{name} of {key} is {number} and not {written!r}")
             elif number is not None:
                 numbers += 1
-                off = abs(number - float(written)) / max(abs(number), 1.0)
+                off = 0.0 if isinstance(number, str) else abs(number - float(written)) / max(abs(number), 1.0)
                 worst = max(worst, off)
                 if off > LOOSELY:
                     wrong.append(f"{name} of {key} is {number!r} and not {written!r}")

@@ -7,15 +7,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use indexmap::IndexSet;
 
 use super::error::UsageError;
-use super::output::{print, tell};
+use super::output::{print, print_report, tell};
 use super::results::CellArguments;
 use super::terminal;
-use crate::format::counted;
-use crate::ledger::{Current, Ledger, Only, Row, Text, Wanted, select, write_derived};
+use crate::format::{counted, did_you_mean};
+use crate::ledger::{Contrast, Current, Ledger, Only, Row, Text, Wanted, select, write_derived};
 use crate::paper::{self, Exhibit};
-use crate::report::{Distance, FORMATS, Format, Options, Plain, SeriesKey, SizeAxis, WIDTH, Written, with_unique_names};
+use crate::report::{
+    Distance, FORMATS, Format, Options, Plain, SeriesKey, SizeAxis, WIDTH, Written, with_unique_names,
+};
 use crate::show::{View, page};
 
 /// Draw tables and curves from results; no model is needed
@@ -46,6 +49,10 @@ pub(super) struct Arguments {
     /// or the most bytes held [default: held where caches of one size hold unequal memory]
     #[arg(long, value_parser = axis(), value_name = "AXIS")]
     axis: Option<SizeAxis>,
+    /// The comparisons that count, corrected among themselves alone, such as "tova - window+4"; several with commas [default: those of the
+    /// sweep]
+    #[arg(long, value_delimiter = ',', value_name = "CONTRASTS")]
+    contrasts: Vec<Contrast>,
     /// What to write [default: all but pdf; with --figure all but html]
     #[arg(long, value_parser = format(), value_delimiter = ',', value_name = "FORMATS")]
     format: Vec<&'static Format>,
@@ -77,7 +84,9 @@ fn published() -> PossibleValuesParser {
 /// What figures have across, by its name.
 fn axis() -> impl TypedValueParser<Value = SizeAxis> {
     let names = PossibleValuesParser::new(SizeAxis::ALL.map(|(name, _)| name));
-    names.map(|name| SizeAxis::ALL.into_iter().find(|(own, _)| *own == name).expect("the parser knows no other names").1)
+    names.map(|name| {
+        SizeAxis::ALL.into_iter().find(|(own, _)| *own == name).expect("the parser knows no other names").1
+    })
 }
 
 /// A format of a report, by its name.
@@ -94,13 +103,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     }
     if !exhibits.is_empty() {
         // Figures of the paper have no place for a number of samples.
-        let Current { rows, .. } = rows(arguments, Wanted::Complete)?;
-        redraw(arguments, &exhibits, &rows, arguments.out())?;
+        let current = current(arguments, Wanted::Complete)?;
+        redraw(arguments, &exhibits, &current.rows, arguments.out())?;
         return Ok(0);
     }
-    let current = rows(arguments, Wanted::Measured)?;
-    let written = draw(arguments, current)?;
-    print(&written.terminal)?;
+    let written = draw(arguments, current(arguments, Wanted::Measured)?)?;
+    print_report(&written.terminal)?;
     say_where(&written, arguments.out());
     Ok(0)
 }
@@ -111,30 +119,41 @@ impl Arguments {
     }
 }
 
-/// The rows of all folders that were asked for, at least one, how many samples the cells that are not complete are to have, and the
-/// cells that failed.
-fn rows(arguments: &Arguments, wanted: Wanted) -> Result<Current> {
+/// What all folders that were asked for hold together: at least one row.
+fn current(arguments: &Arguments, wanted: Wanted) -> Result<Current> {
     let mut all = Current::default();
     for folder in &arguments.results {
         let mut current = arguments.cells.read(folder, wanted)?;
         all.rows.append(&mut current.rows);
         all.unfinished.append(&mut current.unfinished);
         all.failed.append(&mut current.failed);
+        current.contrasts.retain(|contrast| !all.contrasts.contains(contrast));
+        all.contrasts.append(&mut current.contrasts);
     }
     if all.rows.is_empty() {
         let folders: Vec<_> = arguments.results.iter().map(|folder| folder.display().to_string()).collect();
         bail!("nothing is measured in {}\nhint: `tova-bench run SWEEP` measures it", folders.join(", "));
     }
-    let rows = with_unique_names(select(all.rows, &arguments.only)?);
-    Ok(Current { rows, ..all })
+    Ok(Current { rows: with_unique_names(select(all.rows, &arguments.only)?), ..all })
 }
 
-fn draw(arguments: &Arguments, Current { rows, unfinished, failed, .. }: Current) -> Result<Written> {
+fn draw(arguments: &Arguments, current: Current) -> Result<Written> {
+    let Current { rows, unfinished, failed, contrasts, .. } = current;
+    let rows = &rows[..];
     let formats = if arguments.format.is_empty() { Format::usual() } else { arguments.format.clone() };
     let reference = arguments.reference.clone();
-    check_reference(reference.as_deref(), &rows)?;
+    let policies = policies(rows);
+    if let Some(asked) = reference.as_deref().filter(|asked| !policies.contains(*asked)) {
+        return Err(unknown(&format!("--reference {asked}"), asked, &policies));
+    }
+    for asked in arguments.contrasts.iter().flat_map(|contrast| [&contrast.policy, &contrast.against]) {
+        if !policies.contains(asked.as_str()) {
+            return Err(unknown(&format!("`{asked}` of --contrasts"), asked, &policies));
+        }
+    }
+    let contrasts = if arguments.contrasts.is_empty() { contrasts } else { arguments.contrasts.clone() };
     let (distances, all, out) = (arguments.within.clone(), arguments.cells.all, arguments.out().to_owned());
-    let width = terminal::columns(WIDTH);
+    let (width, is_dimmed) = (terminal::columns(WIDTH), terminal::is_dimmed());
     let plain = arguments.plain.unwrap_or_default();
     let is_page = formats.iter().any(|format| format.name == "html");
     let pages = if is_page && arguments.results.contains(&out) { pages(&out, &rows)? } else { BTreeMap::new() };
@@ -143,8 +162,22 @@ fn draw(arguments: &Arguments, Current { rows, unfinished, failed, .. }: Current
         false => arguments.published.clone(),
     };
     let axis = arguments.axis;
-    let options = Options { out, formats, distances, reference, axis, all, width, pages, unfinished, failed, plain };
-    paper::write_report(&rows, &options, &publications)
+    let options = Options {
+        out,
+        formats,
+        distances,
+        reference,
+        contrasts,
+        axis,
+        all,
+        width,
+        is_dimmed,
+        pages,
+        unfinished,
+        failed,
+        plain,
+    };
+    paper::write_report(rows, &options, &publications)
 }
 
 /// Draws the samples of a results folder that have an eviction log, each as a page beside the log.
@@ -170,22 +203,18 @@ pub(super) fn pages(folder: &Path, rows: &[Row]) -> Result<BTreeMap<(Text, Text)
     Ok(pages)
 }
 
-/// A reference must be one of the policies that are compared in pairs.
-fn check_reference(reference: Option<&str>, rows: &[Row]) -> Result<()> {
-    let mut policies: Vec<Cow<'_, str>> = Vec::new();
-    for label in rows.chunk_by(|a, b| a.cell == b.cell).map(|of_cell| of_cell[0].variant()) {
-        if label != "full" && !policies.contains(&label) {
-            policies.push(label);
-        }
-    }
-    match reference {
-        Some(asked) if !policies.iter().any(|policy| policy == asked) => Err(UsageError::new(
-            format!("--reference {asked} is not a policy of these results"),
-            format!("the policies are {}; differences to full are always shown", policies.join(", ")),
-        )
-        .into()),
-        _ => Ok(()),
-    }
+/// The policies that are compared in pairs, as reports call them, in the order of the rows.
+fn policies(rows: &[Row]) -> IndexSet<Cow<'_, str>> {
+    let of_cells = rows.chunk_by(|a, b| a.cell == b.cell).map(|of_cell| of_cell[0].variant());
+    of_cells.filter(|policy| policy != "full").collect()
+}
+
+/// The error for a policy that was `asked` for and that no row has, with those that there are.
+fn unknown(what: &str, asked: &str, policies: &IndexSet<Cow<'_, str>>) -> anyhow::Error {
+    let near = did_you_mean(asked, policies.iter().map(AsRef::as_ref));
+    let names: Vec<&str> = policies.iter().map(AsRef::as_ref).collect();
+    let hint = format!("{near}the policies are {}; differences to full are always shown", names.join(", "));
+    UsageError::new(format!("{what} is not a policy of these results"), hint).into()
 }
 
 /// Says on stderr where the page is, or how many files were written where there is none.

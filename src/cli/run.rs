@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::error;
 use super::machine_args::{open, up_to};
-use super::output::print;
+use super::output::print_report;
 use super::progress::{Mode, Progress, lock, write_event};
 use super::report::{pages, say_where};
 use super::signals::Interrupt;
@@ -137,16 +137,18 @@ fn devices(choice: DeviceChoice, jobs: usize, mode: Mode) -> Result<Vec<Device>>
 }
 
 /// Draws what is measured, and prints the tables.
-fn draw(Current { rows, unfinished, failed, .. }: Current, folder: &Path, mode: Mode) -> Result<Option<Written>> {
+fn draw(current: Current, folder: &Path, mode: Mode) -> Result<Option<Written>> {
+    let Current { rows, unfinished, failed, contrasts, .. } = current;
     if rows.is_empty() {
         return Ok(None);
     }
     let rows = with_unique_names(rows);
     let pages = pages(folder, &rows)?;
+    let (width, is_dimmed) = (terminal::columns(WIDTH), terminal::is_dimmed());
     let options =
-        Options { unfinished, failed, pages, width: terminal::columns(WIDTH), ..Options::everything(folder) };
+        Options { unfinished, failed, contrasts, pages, width, is_dimmed, ..Options::everything(folder) };
     let written = paper::write_report(&rows, &options, &[])?;
-    print(&written.terminal)?;
+    print_report(&written.terminal)?;
     if mode != Mode::Json {
         say_where(&written, folder);
     }

@@ -18,3 +18,8 @@ pub(super) fn stderr() -> ProgressDrawTarget {
 pub(super) fn columns(most: usize) -> usize {
     Term::stdout().size_checked().map_or(most, |(_, columns)| usize::from(columns).min(most))
 }
+
+/// Whether stdout shows faint text: it is a terminal, and nothing such as `NO_COLOR` speaks against it.
+pub(super) fn is_dimmed() -> bool {
+    Term::stdout().is_term() && console::colors_enabled()
+}

@@ -13,7 +13,7 @@ use super::folder::{LONGEST_MESSAGE, read_cells, reason};
 use super::identity::CellId;
 use super::journal::samples_in;
 use super::layout::{FAILED, Ledger, PARTIAL, is_verdicts};
-use super::manifest::Manifest;
+use super::manifest::{Contrast, Manifest};
 use super::row::{Row, Text, to_table};
 
 /// Between a data set and the name of the judge, in the rows of verdicts.
@@ -35,6 +35,8 @@ pub struct Current {
     pub others: usize,
     /// The cells of the sweep whose last try failed, each with the reason: `perplexity__random-tiny__mine__8__0123456789abcdef: ...`.
     pub failed: Vec<String>,
+    /// The comparisons that the sweep plans.
+    pub contrasts: Vec<Contrast>,
 }
 
 /// Which cells are wanted.
@@ -78,7 +80,8 @@ impl Ledger {
         let is_complete = |id: &Option<Text>| id.as_ref().is_some_and(|id| complete.contains_key(id.as_str()));
         let open = manifest.cells.iter().filter(|cell| !is_complete(&cell.cell));
         let open: HashSet<_> = open.map(|cell| cell.cell.as_ref().unwrap_or(&cell.spec)).collect();
-        let mut current = Current { incomplete: open.len(), ..Current::default() };
+        let contrasts = manifest.contrasts.clone();
+        let mut current = Current { incomplete: open.len(), contrasts, ..Current::default() };
         if wanted != Wanted::Complete {
             let (journals, failures) = (self.by_id(PARTIAL)?, self.by_id(FAILED)?);
             for (cell, id) in listed().filter(|(_, id)| !complete.contains_key(id.as_str())) {

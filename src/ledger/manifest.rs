@@ -3,7 +3,9 @@
 //! Cells that the sweep no longer has stay in the folder, and are found again if it has them again.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,50 @@ pub struct Manifest {
     pub seed: u64,
     /// In the order of the sweep: by model, task, policy and size.
     pub cells: Vec<ManifestCell>,
+    /// The comparisons that the sweep plans; policies are called as reports call them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contrasts: Vec<Contrast>,
+}
+
+/// A comparison that is planned before anything is measured: one policy minus another, written `tova - window+4`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Contrast {
+    pub policy: Text,
+    pub against: Text,
+}
+
+impl Contrast {
+    /// The two names as some `policies` have them; `None` where one is missing. A model without windows has none to leave alone, so
+    /// its policies lack `@exempt`.
+    pub fn among<'p>(&self, policies: &[&'p str]) -> Option<[&'p str; 2]> {
+        let find = |name: &str| {
+            let plain = name.strip_suffix("@exempt").unwrap_or(name);
+            [name, plain].iter().find_map(|name| policies.iter().copied().find(|policy| policy == name))
+        };
+        Some([find(&self.policy)?, find(&self.against)?])
+    }
+}
+
+impl fmt::Display for Contrast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} - {}", self.policy, self.against)
+    }
+}
+
+impl FromStr for Contrast {
+    type Err = String;
+
+    /// Reads two different names with ` - ` between them; that there are such policies is not checked.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_whitespace().collect::<Vec<_>>()[..] {
+            [policy, "-" | "\u{2212}", against] if policy != against => {
+                Ok(Self { policy: policy.into(), against: against.into() })
+            }
+            _ => Err(format!(
+                "`{text}` is not a contrast: write two different policies, such as \"tova - window+4\""
+            )),
+        }
+    }
 }
 
 /// A cell as the sweep calls it.
@@ -42,12 +88,16 @@ const FILE: &str = "sweep.json";
 const MOST_BYTES: u64 = 256 << 20;
 
 impl Manifest {
-    /// Takes ids that only `other` knows, complete cells that it timed on another machine, and with `all` the cells that only
-    /// `other` has.
+    /// Takes ids that only `other` knows, complete cells that it timed on another machine, and with `all` the cells and contrasts that
+    /// only `other` has.
     fn complete_with(&mut self, other: &Manifest, all: bool, is_complete: impl Fn(&str) -> bool) {
         let name = |cell: &ManifestCell| (cell.spec.clone(), cell.policy.clone());
         let places: HashMap<_, usize> = self.cells.iter().enumerate().map(|(at, cell)| (name(cell), at)).collect();
         let known: HashSet<_> = self.cells.iter().map(|cell| (cell.cell.clone(), cell.policy.clone())).collect();
+        if all {
+            let others = other.contrasts.iter().filter(|contrast| !self.contrasts.contains(contrast));
+            self.contrasts.extend(others.cloned().collect::<Vec<_>>());
+        }
         for theirs in &other.cells {
             let is_new = !known.contains(&(theirs.cell.clone(), theirs.policy.clone()));
             let is_measured = theirs.cell.as_deref().is_some_and(&is_complete);

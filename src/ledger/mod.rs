@@ -28,7 +28,7 @@ pub use folder::{Status, reason};
 pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use journal::{Journal, Opened};
 pub use layout::Ledger;
-pub use manifest::{Manifest, ManifestCell};
+pub use manifest::{Contrast, Manifest, ManifestCell};
 pub use measured::rows_in;
 pub use merge::Merged;
 pub use only::{Field, Only, OnlyError, admits, passes, policy_names, select};

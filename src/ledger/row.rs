@@ -102,8 +102,6 @@ row! {
     cache_size: Option<u32>,
     /// The cache size as a share, from 0 to 1, where the sweep says it so: of the sample's prompt, or of the sample where it has none.
     cache_share: Option<f64>,
-    /// The cache size as memory, where the sweep says it so: `25%` of the full cache, or `2000000B`.
-    cache_memory: Option<Text>,
     /// How layers share their entries: `pyramid 20`, `layers 3 2 2 1`; `None` where every layer has the same size.
     budget: Option<Text>,
     /// What the policy's name stands for, whatever the cache size: `score=last_attention scope=layer keep_first=0 keep_recent=10%
@@ -185,12 +183,6 @@ row! {
     /// Seconds this sample took in this cell (shared work is not counted twice).
     #[serde(with = "any_f64")]
     seconds: f64,
-    /// Bytes of keys and values that the cache holds while a token is predicted, the mean over the tokens that follow the prompt (that
-    /// are scored, or were written), at 16 bits a number. `None` where it is not known: of blocks that leave again and again, and in rows of
-    /// earlier versions.
-    held_bytes: Option<f64>,
-    /// The most bytes that the cache holds between two tokens, reading included, at 16 bits a number.
-    peak_bytes: Option<u64>,
     /// Bytes that this program allocated for the largest key-value cache of the sample, in f32: under a policy its size and a block of 128
     /// tokens in each layer; without one an entry for each token, also of those written. A window bounds a layer as a size
     /// does. Of a timing, of all sequences while they are decoded.
@@ -202,6 +194,14 @@ row! {
     /// Text token of the book at which the sample starts, BOS not counted; `None` for tasks that do not cut books, and in rows of
     /// earlier schemas.
     start: Option<u32>,
+    /// The cache size as memory, where the sweep says it so: `25%` of the full cache, or `2000000B`.
+    cache_memory: Option<Text>,
+    /// Bytes of keys and values that the cache holds while a token is predicted, the mean over the tokens that follow the prompt (that
+    /// are scored, or were written), at 16 bits a number. `None` where it is not known: of blocks that leave again and again, and in rows of
+    /// earlier versions.
+    held_bytes: Option<f64>,
+    /// The most bytes that the cache holds between two tokens, reading included, at 16 bits a number.
+    peak_bytes: Option<u64>,
 }
 
 impl Row {
@@ -253,13 +253,10 @@ impl Row {
     }
 }
 
-/// Adds the columns that tables of 0.2.0 lack.
-pub(super) fn with_later_columns(mut table: Table) -> Result<Table> {
+/// Names a column of tables of 0.2.0 as it is named now.
+pub(super) fn with_present_names(mut table: Table) -> Result<Table> {
     if table.names().contains(&"peak_cache_bytes") {
         table.push("allocated_bytes", table.column::<u64>("peak_cache_bytes")?);
-        table.push("held_bytes", vec![None::<f64>; table.height()]);
-        table.push("peak_bytes", vec![None::<u64>; table.height()]);
-        table.push("cache_memory", vec![None::<Text>; table.height()]);
     }
     Ok(table)
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::checksum;
 use super::disk::write_whole;
-use super::row::{Row, from_table, to_table, with_later_columns};
+use super::row::{Row, from_table, to_table, with_present_names};
 use crate::bounded_read;
 use crate::parquet::Table;
 
@@ -28,7 +28,7 @@ pub(super) fn read_checked(path: &Path) -> Result<(Vec<Row>, bool)> {
     let damaged = || format!("{} is damaged or not a Parquet file", path.display());
     let has_checksum = checksum::check(&bytes).with_context(damaged)?;
     let table = Table::from_parquet(bytes).with_context(damaged)?;
-    let rows = with_later_columns(table).and_then(|table| from_table(&table)).with_context(|| {
+    let rows = with_present_names(table).and_then(|table| from_table(&table)).with_context(|| {
         format!(
             "{} does not hold result rows of this version (see results/README.md for the schema)",
             path.display()

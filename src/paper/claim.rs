@@ -147,7 +147,7 @@ pub(super) fn table(claims: &[Checked]) -> Table {
                 theirs. Held: the whole 95 % interval, in brackets, is inside the limit. Not held: all of it is outside. Not \
                 decided: the limit is in the interval, or there are too few clusters (4 for an interval, 6 to tell policies \
                 apart). A claim that one policy is better than others is held where it is told apart from each of them \
-                (sign-flip test among all pairs of the table, while an interval is of one pair), not held where one of them \
+                (a sign-flip test among all pairs of a size, and the pair's own interval), not held where one of them \
                 is told apart as better, and not decided where one was not measured. A claim counts as held if it is in every \
                 setting that measured it. The limits leave room around the paper's numbers.";
     let columns = ["verdict", "measured here"].map(Column::from).to_vec();

@@ -87,7 +87,8 @@ struct Pieces {
 /// Writes the report of the rows, and in it the paper's claims and the tables of other publications by these names.
 pub fn write_report(rows: &[Row], options: &report::Options, publications: &[String]) -> Result<Written> {
     let renamed = as_in_paper(rows);
-    let own = matches!(renamed, Cow::Owned(_)).then(|| Results::of_unfinished(&renamed, &options.unfinished));
+    let own = matches!(renamed, Cow::Owned(_))
+        .then(|| Results::of_sweep(&renamed, &options.unfinished, &options.contrasts));
     let own = own.transpose()?;
     let added = |results: &Results<'_>| -> Vec<Block> {
         let claims = claims::measured(&Evidence::of(own.as_ref().unwrap_or(results))).map(Block::folded);

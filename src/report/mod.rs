@@ -20,11 +20,12 @@ pub use document::{Block, Column, Document, Entry, Grid, Group, Line, Section, T
 pub use figure::plain::Plain;
 pub use format::html::page_head;
 pub use format::markdown::render as markdown;
-pub use format::terminal::{WIDTH, render as terminal};
+pub use format::terminal::{FAINT, WIDTH, render as terminal};
 pub use format::{FORMATS, Format};
 pub use sections::speed::median;
 pub use sections::unmeasured::unmeasured;
 pub use series::distance::Distance;
+pub use series::influence::Influence;
 pub use series::key::{SeriesKey, prefill_words};
 pub use series::order;
 pub use series::pairs::{Outcome, Pair};

@@ -18,7 +18,7 @@ use super::sections::{self, Added, Report};
 use super::series::distance::Distance;
 use super::series::results::Results;
 use super::series::size::SizeAxis;
-use crate::ledger::{Row, Text, write_derived};
+use crate::ledger::{Contrast, Row, Text, write_derived};
 
 #[derive(Clone, Default)]
 pub struct Options {
@@ -37,10 +37,14 @@ pub struct Options {
     pub reference: Option<String>,
     /// What figures over cache sizes have across; `None`: memory where caches of one size hold unequal memory.
     pub axis: Option<SizeAxis>,
+    /// The comparisons that were planned.
+    pub contrasts: Vec<Contrast>,
     /// Whether the terminal has every table, and not only the short answer.
     pub all: bool,
     /// Columns of the terminal.
     pub width: usize,
+    /// Whether the terminal shows faint text.
+    pub is_dimmed: bool,
     /// What the files of figures are drawn without; the page has all of it.
     pub plain: Plain,
 }
@@ -70,12 +74,19 @@ impl Written {
 
 /// Writes the report of the rows; blocks that are `added` come after the settings.
 pub fn write(rows: &[Row], options: &Options, added: &Added<'_>) -> Result<Written> {
-    let mut results = Results::of_unfinished(rows, &options.unfinished)?;
+    let mut results = Results::of_sweep(rows, &options.unfinished, &options.contrasts)?;
     results.failed.clone_from(&options.failed);
     if results.panels.is_empty() {
         bail!("there are no rows to report on");
     }
-    let report = Report::of(&results, &options.distances, options.reference.as_deref(), options.axis, added, &options.pages);
+    let report = Report::of(
+        &results,
+        &options.distances,
+        options.reference.as_deref(),
+        options.axis,
+        added,
+        &options.pages,
+    );
     let (document, summary) = (sections::document(&report), sections::summary(&report));
     let is_asked = |format: &&Format| options.formats.iter().any(|asked| asked.name == format.name);
     let formats: Vec<&Format> = FORMATS.iter().filter(is_asked).collect();
@@ -94,8 +105,8 @@ pub fn write(rows: &[Row], options: &Options, added: &Added<'_>) -> Result<Writt
         }
     }
     let terminal = match options.all {
-        true => terminal::render(&document, options.width),
-        false => terminal::summary(&summary, options.width),
+        true => terminal::everything(&document, options.width, options.is_dimmed),
+        false => terminal::summary(&summary, options.width, options.is_dimmed),
     };
     Ok(Written { files: folder.files, terminal })
 }
@@ -186,7 +197,8 @@ mod tests {
         let report = read(&out.join("report.md"));
         assert!(names.contains(&"figures/perplexity-yi-6b-pg19-excess.png".to_owned()), "{names:?}");
         for part in [
-            "| tova | **9.5",
+            "| tova | 9.5",
+            "| window | <sub>",
             "(figures/perplexity-yi-6b-pg19-linear.svg)",
             "(figures/perplexity-yi-6b-pg19-excess.svg)",
             "<details><summary>Recall (%) by distance",

@@ -170,6 +170,7 @@ pub fn prepare(
     prepared.manifest = Manifest {
         sweep: sweep.name.as_str().into(),
         seed: sweep.seed,
+        contrasts: sweep.contrasts.clone(),
         cells: cells.sweep.iter().map(|cell| manifest_cell(cell, names.resolved.get(&cell.spec()))).collect(),
     };
     if let Some(shard) = cells.shard {

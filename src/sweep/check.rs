@@ -7,8 +7,11 @@ use std::path::{Component, Path};
 use super::keys::{MAX_ROPE_FACTOR, ModelYaml, RopeOverrideYaml, SweepYaml};
 use super::{ModelSpec, Sweep, policies};
 use crate::eviction::presets;
-use crate::eviction::{CacheOptions, CacheRule, CacheSize, KnownPolicies, LONGEST_KNOWN, NamedPolicy, Policy};
+use crate::eviction::{
+    CacheOptions, CacheRule, CacheSize, KnownPolicies, LONGEST_KNOWN, NamedPolicy, Policy, WrittenPolicy,
+};
 use crate::format::did_you_mean;
+use crate::ledger::Contrast;
 use crate::lm::source::{ModelSource, POCKET, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
 use crate::task::{TaskSpec, TaskYaml};
@@ -69,7 +72,52 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
     let cache_sizes = check_sizes(sizes.chain(memory).collect(), &shape.policies, &policies)?;
     let tasks = tasks(shape.tasks, &policies, &cache_sizes)?;
     let folder = Path::new(file).parent().unwrap_or(Path::new("")).to_owned();
-    Ok(Sweep { name, folder, models, policies, cache_sizes, tasks, seed: shape.seed, unlisted })
+    let (seed, contrasts) = (shape.seed, Vec::new());
+    let sweep = Sweep { name, folder, models, policies, cache_sizes, tasks, seed, unlisted, contrasts };
+    Ok(Sweep { contrasts: contrasts_of(&sweep, shape.contrasts, (known, options))?, ..sweep })
+}
+
+/// Resolves the policies of planned contrasts, which must be among those of the sweep.
+fn contrasts_of(
+    sweep: &Sweep,
+    written: Vec<Spanned<String>>,
+    (known, options): (KnownPolicies<'_>, CacheOptions),
+) -> Result<Vec<Contrast>, ConfigError> {
+    let label = |policy: &NamedPolicy| {
+        let cell = sweep.cell(&sweep.models[0], &sweep.tasks[0], policy, CacheSize::Entries(1));
+        cell.label()
+    };
+    // Differences to the full cache are in every table.
+    let listed: Vec<&NamedPolicy> =
+        sweep.policies.iter().filter(|policy| policy.rule != CacheRule::Unbounded).collect();
+    let resolved = |name: &str, place: Location| {
+        let policy = WrittenPolicy::parse(name, options).and_then(|policy| policy.resolve(known)).ok();
+        let found = listed.iter().find(|listed| Some(**listed) == policy.as_ref());
+        found.map(|found| label(found)).map_or_else(
+            || {
+                let names: Vec<String> = listed.iter().map(|policy| label(policy)).collect();
+                let message = format!("`{name}` is not a policy that this sweep compares");
+                let near = did_you_mean(name, names.iter().map(String::as_str));
+                let hint =
+                    format!("{near}the policies are {}; differences to full are always shown", names.join(", "));
+                yaml::refuse(place, message, hint)
+            },
+            Ok,
+        )
+    };
+    let mut contrasts = Vec::new();
+    for Spanned { value, referenced, .. } in written {
+        let contrast: Contrast = value.parse().or_else(|error: String| {
+            let (message, hint) = error.split_once(": ").unwrap_or((&error, ""));
+            yaml::refuse(referenced, message, hint)
+        })?;
+        let [policy, against] = [contrast.policy, contrast.against].map(|name| resolved(&name, referenced));
+        contrasts.push((Contrast { policy: policy?.into(), against: against?.into() }, referenced));
+    }
+    if contrasts.is_empty() {
+        return Ok(Vec::new());
+    }
+    yaml::distinct("contrasts", Location::UNKNOWN, contrasts, |contrast| format!("the contrast {contrast}"))
 }
 
 /// Refuses a name that does not name a folder of results below `results/`.

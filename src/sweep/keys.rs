@@ -68,6 +68,11 @@ pub(super) struct SweepYaml {
     #[serde(default)]
     #[schemars(schema_with = "names::local_layers")]
     pub local_layers: LocalLayers,
+    /// Comparisons planned before anything is measured, each one policy minus another. Their verdicts are corrected among themselves
+    /// alone.
+    #[serde(default)]
+    #[schemars(schema_with = "names::contrasts")]
+    pub contrasts: Vec<Spanned<String>>,
     /// What is measured.
     #[schemars(length(min = 1), extend("uniqueItems" = true))]
     pub tasks: Spanned<Vec<Spanned<TaskYaml>>>,

@@ -21,6 +21,7 @@ pub use schema::json_schema;
 pub use select::{SelectedCells, Selection, Shard, ShardError};
 
 use crate::eviction::{CacheOptions, CacheRule, CacheSize, CacheSpec, NamedPolicy, Policy};
+use crate::ledger::Contrast;
 use crate::task::TaskSpec;
 use crate::yaml::{ConfigError, Location, parse_yaml, read_file, refuse};
 use keys::DefineYaml;
@@ -41,6 +42,8 @@ pub struct Sweep {
     pub seed: u64,
     /// Policies that its file defines and does not list.
     pub unlisted: Vec<String>,
+    /// The comparisons that it plans, between policies as reports call them.
+    pub contrasts: Vec<Contrast>,
 }
 
 /// The sweeps that need no file, by name.

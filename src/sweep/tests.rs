@@ -909,3 +909,29 @@ fn an_unknown_benchmark_is_named_with_its_line() {
         assert_eq!((error.file.as_str(), error.place), ("s.yaml", Some(place)), "{entry}: {error}");
     }
 }
+
+#[test]
+fn contrasts_are_of_policies_as_reports_call_them_and_change_no_cell() {
+    let cut = SMALL.replace("tova]", "tova, tova@cut]").replace("length: 128", "length: 128, prompt: 50%");
+    let with = |contrasts: &str| format!("{cut}contrasts: {contrasts}\n");
+    let planned = sweep(&with("[tova - window+4, tova@cut - tova@1, ' truncate  -  tova ']"));
+    let shown: Vec<String> = planned.contrasts.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["tova - window+4", "tova@cut - tova", "truncate - tova"]);
+    assert_eq!(ids(&with("[tova - window+4]")), ids(&cut));
+    // The sweep's own schedule is that of a bare name.
+    let all_cut = format!("{}schedule: cut\n", with("[tova - window+4]")).replace("tova, tova@cut]", "tova]");
+    assert_eq!(sweep(&all_cut).contrasts[0].to_string(), "tova@cut - window+4@cut");
+    let mut said = String::new();
+    for (contrasts, at) in [
+        ("[tova - h2o]", "tova - h2o"),
+        ("[tova - tovaa]", "tova - tovaa"),
+        ("[full - tova]", "full - tova"),
+        ("[tova-window+4]", "tova-window+4"),
+    ] {
+        said += &refusal(&with(contrasts), at);
+    }
+    insta::assert_snapshot!(said);
+    assert!(
+        Sweep::parse(&with("[tova - window+4, tova - window+4]"), "a.yaml").unwrap_err().message.contains("twice")
+    );
+}

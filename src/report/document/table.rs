@@ -15,8 +15,6 @@ pub struct Table {
     pub grid: Grid,
     /// Whether cells are sentences, which take several lines, and not numbers.
     pub has_sentences: bool,
-    /// What bold cells are, for those who do not see them; empty where none are.
-    pub bold: &'static str,
     /// The cache size that the whole table is of.
     pub size: Option<Size>,
     /// Warnings, one sentence each.
@@ -53,8 +51,8 @@ pub struct Entry {
     pub number: String,
     /// The ends of its interval, or of the repeats.
     pub spread: Option<String>,
-    /// Shown in bold, for what the table says.
-    pub bold: bool,
+    /// Shown to be worse than the best of its column, and so grey.
+    pub worse: bool,
     /// Not over all samples of the panel.
     pub partial: bool,
 }
@@ -63,7 +61,7 @@ impl Table {
     /// A table of numbers without warnings.
     pub fn new(title: impl Into<String>, about: impl Into<String>, corner: &'static str, grid: Grid) -> Self {
         let (title, about) = (title.into(), about.into());
-        Self { title, about, corner, grid, has_sentences: false, bold: "", size: None, notes: Vec::new() }
+        Self { title, about, corner, grid, has_sentences: false, size: None, notes: Vec::new() }
     }
 }
 
@@ -111,7 +109,7 @@ impl Line {
 impl Entry {
     /// A number without an interval, or a word.
     pub fn plain(number: impl Into<String>) -> Self {
-        Self { number: number.into(), spread: None, bold: false, partial: false }
+        Self { number: number.into(), spread: None, worse: false, partial: false }
     }
 
     /// An estimate with its interval.

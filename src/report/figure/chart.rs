@@ -106,9 +106,7 @@ impl Chart {
         let policies = panel.policies().into_iter().filter(|policy| *policy != "full");
         let lines = policies.map(|policy| {
             let points = panel.points.iter().filter(|point| point.policy == policy);
-            let spot = |point: &Point| {
-                Some(measurement(panel, point, axis.of(point)?).against(panel, reference))
-            };
+            let spot = |point: &Point| Some(measurement(panel, point, axis.of(point)?).against(panel, reference));
             let mut spots: Vec<Measurement> = points.filter_map(spot).collect();
             spots.sort_by(|a, b| a.across.total_cmp(&b.across));
             Line { policy: policy.to_owned(), spots }
@@ -117,8 +115,7 @@ impl Chart {
         let across = match axis {
             SizeAxis::Entries => (Horizontal::of_sizes(&panel.sizes()), Axis::of_sizes(&panel.sizes())),
             _ => {
-                let places: Vec<f64> =
-                    lines.iter().flat_map(|line| &line.spots).map(|spot| spot.across).collect();
+                let places: Vec<f64> = lines.iter().flat_map(|line| &line.spots).map(|spot| spot.across).collect();
                 (Horizontal::Number(axis.name()), Axis::of_values(&places, Scale::Log))
             }
         };

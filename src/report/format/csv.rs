@@ -4,10 +4,10 @@ use anyhow::Result;
 use indexmap::IndexSet;
 
 use super::{Files, Sources};
-use crate::metric::Slice;
+use crate::metric::{Better, Slice};
 use crate::report::document::{Document, Entry};
 use crate::report::escape;
-use crate::report::series::{Panel, Schedules, SeriesKey};
+use crate::report::series::{Influence, Panel, Schedules, SeriesKey};
 use crate::report::statistics::Estimate;
 
 pub(super) fn files(sources: &Sources<'_>) -> Result<Files> {
@@ -49,17 +49,23 @@ fn points(panels: &[Panel], schedules: &Schedules) -> String {
 /// Every two policies at each cache size, once: the later in the order of the tables minus the earlier.
 fn pairs(panels: &[Panel]) -> String {
     let mut file = header(
-        "quantity,policy,against,cache_size,difference,low,high,nats,nats_low,nats_high,p,p_adjusted,samples,clusters",
+        "quantity,policy,against,cache_size,difference,low,high,nats,nats_low,nats_high,p,p_adjusted,verdict,p_contrast,verdict_contrast,\
+         samples,clusters,largest_cluster,largest_share,left_out_low,left_out_high,nats_left_out_low,nats_left_out_high",
     );
     for (panel, pair) in panels.iter().flat_map(|panel| panel.pairs.iter().map(move |pair| (panel, pair))) {
-        let difference = &pair.difference;
+        let (difference, better) = (&pair.difference, panel.metric.better);
+        let verdict = (better != Better::Unknown).then_some(());
         let fields = [
             &[panel.metric.label.to_string(), pair.policy.clone(), pair.against.clone()][..],
             &[pair.cache_size.to_string()],
             &estimate(Some(difference.shown)),
             &estimate(difference.nats),
             &[shown(pair.p.map(|p| p.own)), shown(pair.p.map(|p| p.adjusted))],
+            &[shown(verdict.map(|()| pair.outcome(better).word()))],
+            &[shown(pair.planned.map(|p| p.adjusted))],
+            &[shown(verdict.and(pair.planned).map(|_| pair.planned_outcome(better).word()))],
             &[difference.samples.to_string(), difference.clusters.to_string()],
+            &influence(difference.influence.as_ref()),
         ];
         file += &line(panel, &fields);
     }
@@ -84,20 +90,30 @@ fn estimate(estimate: Option<Estimate>) -> [String; 3] {
     [estimate.map(|estimate| estimate.value), ends[0], ends[1]].map(shown)
 }
 
+/// The largest cluster, its share, and the ranges with each cluster left out.
+fn influence(influence: Option<&Influence>) -> [String; 6] {
+    let cluster = shown(influence.map(|influence| &influence.cluster));
+    let share = shown(influence.map(|influence| influence.share));
+    let ends = |ends: Option<[f64; 2]>| [0, 1].map(|end| shown(ends.map(|ends| ends[end])));
+    let [low, high] = ends(influence.map(|influence| influence.left_out));
+    let [nats_low, nats_high] = ends(influence.and_then(|influence| influence.left_out_nats));
+    [cluster, share, low, high, nats_low, nats_high]
+}
+
 fn shown(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
 /// The tables of a document in one file, a line for each number as it is shown, since tables may differ in their columns.
 pub(super) fn render(document: &Document) -> String {
-    let mut file = "table,line,column,shown,interval,bold,partial\n".to_owned();
+    let mut file = "table,line,column,shown,interval,worse,partial\n".to_owned();
     for (_, table) in document.tables() {
         for line in &table.grid.lines {
             for (column, entry) in table.grid.columns.iter().zip(&line.cells) {
-                let Some(Entry { number, spread, bold, partial }) = entry else { continue };
+                let Some(Entry { number, spread, worse, partial }) = entry else { continue };
                 let spread = spread.as_deref().unwrap_or_default();
                 let texts = [&table.title, &line.name, &column.name, number, spread].map(escape::csv);
-                file += &format!("{},{bold},{partial}\n", texts.join(","));
+                file += &format!("{},{worse},{partial}\n", texts.join(","));
             }
         }
     }
@@ -136,13 +152,16 @@ mod tests {
         let file = pairs(&panels(&[at("window", [1.0; 4]), at("my, \"own\"", [2.0, 4.0, 6.0, 4.0])].concat()));
         let lines: Vec<&str> = file.lines().collect();
         assert_eq!(lines.len(), 2);
-        assert!(lines[0].ends_with(",metric,quantity,policy,against,cache_size,difference,low,high,nats,nats_low,nats_high,p,p_adjusted,samples,clusters"));
-        // Of four books with differences 1, 3, 5 and 3 the ends are books, and all have one sign.
+        assert!(lines[0].ends_with(",metric,quantity,policy,against,cache_size,difference,low,high,nats,nats_low,nats_high,p,p_adjusted,verdict,p_contrast,verdict_contrast,samples,clusters,largest_cluster,largest_share,left_out_low,left_out_high,nats_left_out_low,nats_left_out_high"));
+        // Of four books with differences 1, 3, 5 and 3 the ends are books, and all have one sign. The third has 5 of 12; without it the
+        // mean is 7/3, and without the first 11/3.
         assert!(
-            lines[1].contains(",cost,cost,\"my, \"\"own\"\"\",window,64,3,1,5,,,,0.125,0.125,4,4"),
+            lines[1].contains(",cost,cost,\"my, \"\"own\"\"\",window,64,3,1,5,,,,0.125,0.125,,,,4,4,c,0.41"),
             "{}",
             lines[1]
         );
+        let ends: Vec<f64> = lines[1].rsplit(',').skip(2).take(2).map(|end| end.parse().unwrap()).collect();
+        assert!((ends[0] - 11.0 / 3.0).abs() < 1e-12 && (ends[1] - 7.0 / 3.0).abs() < 1e-12, "{ends:?}");
     }
 
     #[test]
@@ -159,12 +178,12 @@ mod tests {
 
     #[test]
     fn tables_are_lines_of_single_numbers() {
-        let entry = Entry { spread: Some("[9, 10]".into()), bold: true, ..Entry::plain("9.5") };
+        let entry = Entry { spread: Some("[9, 10]".into()), worse: true, ..Entry::plain("9.5") };
         let grid = Grid::by_size([64, 128], vec![Line::new("a,b", vec![None, Some(entry)])]);
         let blocks = vec![Block::Table(Table::new("T", "", "policy", grid))];
         assert_eq!(
             render(&Document { title: String::new(), blocks }),
-            "table,line,column,shown,interval,bold,partial\nT,\"a,b\",128,9.5,\"[9, 10]\",true,false\n"
+            "table,line,column,shown,interval,worse,partial\nT,\"a,b\",128,9.5,\"[9, 10]\",true,false\n"
         );
     }
 }

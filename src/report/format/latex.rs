@@ -20,9 +20,11 @@ const HEADER: &str = r##"% Tables of tova-bench, made from its rows; running `to
 %   \usepackage{booktabs,graphicx,xcolor}
 % Every table has a \label to \ref to, named in the comment above it. Between groups of tables stands \tovabenchpause,
 % which ends the page: so many floats in a row would be too many for LaTeX. Define it as empty to have none of that,
-% and \tovabenchspread to show intervals otherwise, or not at all.
+% \tovabenchspread to show intervals otherwise, or not at all,
+% and \tovabenchworse for numbers that are shown to be worse than the best of their column.
 \providecommand{\tovabenchpause}{\clearpage}
 \providecommand{\tovabenchspread}[1]{{\scriptsize\color{gray}#1}}
+\providecommand{\tovabenchworse}[1]{{\color{gray}#1}}
 % A table wider than the text is made as narrow.
 \providecommand{\tovabenchfit}[1]{\sbox0{#1}\ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi}
 "##;
@@ -108,7 +110,7 @@ fn float(table: &Table, title: Option<&str>, label: &str) -> String {
 
 fn number(entry: &Entry) -> String {
     let shown = signed(&entry.number);
-    let shown = if entry.bold { format!("\\textbf{{{shown}}}") } else { shown };
+    let shown = if entry.worse { format!("\\tovabenchworse{{{shown}}}") } else { shown };
     if entry.partial { shown + &escape::latex("†") } else { shown }
 }
 
@@ -132,7 +134,9 @@ mod tests {
     fn the_paper_s_table_as_booktabs() {
         let file = of(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 20));
         assert!(
-            file.contains("    tova & \\textbf{9.53} & \\textbf{8.32} & ") && file.contains("\\textbf{+4803}"),
+            file.contains("    tova & 9.53 & 8.32 & ")
+                && file.contains("\\tovabenchworse{4812}")
+                && file.contains("+4803 & worse"),
             "{file}"
         );
         insta::assert_snapshot!(file);

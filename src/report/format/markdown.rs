@@ -121,9 +121,11 @@ fn push_list(file: &mut String, items: &[String]) {
 }
 
 fn cell(entry: &Entry) -> String {
-    let (bold, dagger) = (if entry.bold { "**" } else { "" }, if entry.partial { "†" } else { "" });
+    let dagger = if entry.partial { "†" } else { "" };
     let spread = entry.spread.as_ref().map_or_else(String::new, |spread| format!(" {spread}"));
-    format!("{bold}{}{bold}{dagger}{spread}", escape::markdown(&entry.number))
+    let shown = format!("{}{dagger}{spread}", escape::markdown(&entry.number));
+    // GitHub shows no grey, but smaller text.
+    if entry.worse { format!("<sub>{shown}</sub>") } else { shown }
 }
 
 #[cfg(test)]

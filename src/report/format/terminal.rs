@@ -1,4 +1,4 @@
-//! A document for a terminal: plain text without colour, as wide as the terminal where tables are no wider.
+//! A document for a terminal: plain text, with faint numbers at most, as wide as the terminal where tables are no wider.
 //!
 //! Facts and figures are left out, which files show. The short answer leaves out what is folded as well, and all but the first
 //! few tables.
@@ -9,6 +9,8 @@ use crate::format::{capital, counted};
 use crate::report::document::{Block, Document, Entry, Grid, Line, Table};
 use crate::report::escape;
 
+/// What begins and ends faint text on a terminal.
+pub const FAINT: [&str; 2] = ["\u{1b}[2m", "\u{1b}[22m"];
 /// Columns where there is no terminal.
 pub const WIDTH: usize = 110;
 /// Most tables of the short answer; the others are counted.
@@ -18,19 +20,25 @@ const MOST_NOTES: usize = 2;
 /// Most lines of a table that has several rows of columns.
 const MOST_LINES: usize = 40;
 
-/// Everything.
+/// Everything, without faint text.
 pub fn render(document: &Document, width: usize) -> String {
-    Renderer { width, is_short: false, tables: 0 }.document(document)
+    everything(document, width, false)
+}
+
+/// Everything. Numbers that are worse are faint where the terminal can show that (`is_dimmed`), and else in parentheses.
+pub(crate) fn everything(document: &Document, width: usize, is_dimmed: bool) -> String {
+    Renderer { width, is_short: false, is_dimmed, tables: 0 }.document(document)
 }
 
 /// The short answer.
-pub(crate) fn summary(document: &Document, width: usize) -> String {
-    Renderer { width, is_short: true, tables: 0 }.document(document)
+pub(crate) fn summary(document: &Document, width: usize, is_dimmed: bool) -> String {
+    Renderer { width, is_short: true, is_dimmed, tables: 0 }.document(document)
 }
 
 struct Renderer {
     width: usize,
     is_short: bool,
+    is_dimmed: bool,
     /// How many were shown.
     tables: usize,
 }
@@ -43,7 +51,7 @@ impl Renderer {
         if self.is_short && self.tables > MOST_TABLES {
             parts.push(format!("{} more in the report\n", counted(self.tables - MOST_TABLES, "table")));
         }
-        parts.join("\n")
+        shown_marks(&parts.join("\n"), self.is_dimmed)
     }
 
     /// Paragraphs of blocks that are about a setting.
@@ -96,7 +104,7 @@ impl Renderer {
             false if table.has_sentences => sentences(grid),
             false => in_groups(corner, grid, self.width, self.is_short).unwrap_or_else(|| {
                 hidden = self.is_short && grid.entries().any(|entry| entry.spread.is_some());
-                if self.is_short { without_spreads(corner, grid) } else { text_under(corner, grid) }
+                if self.is_short { without_spreads(corner, grid) } else { marked(corner, grid) }
             }),
         };
         if !table.about.is_empty() {
@@ -135,7 +143,7 @@ fn in_groups(corner: &str, grid: &Grid, width: usize, is_short: bool) -> Option<
     let columns = grid.columns.len();
     let of_groups = |most: usize| -> Option<String> {
         let groups = (0..columns).step_by(most).map(|first| first..columns.min(first + most));
-        let shown = groups.map(|group| text_under(corner, &columns_of(grid, group))).collect::<String>();
+        let shown = groups.map(|group| marked(corner, &columns_of(grid, group))).collect::<String>();
         Some(shown).filter(|shown| fits(shown, width))
     };
     let (most, shown) = (1..=columns).rev().find_map(|most| Some((most, of_groups(most)?)))?;
@@ -151,16 +159,36 @@ fn fits(text: &str, width: usize) -> bool {
     text.lines().all(|line| line.chars().count() <= width)
 }
 
+/// Around a number that is worse, until lines are as wide as they will be. No other text has them, as names lose such characters.
+const WORSE: [char; 2] = ['\u{1}', '\u{2}'];
+
+/// Parentheses around numbers that are worse, or such numbers faint, which takes the same columns.
+fn shown_marks(text: &str, is_dimmed: bool) -> String {
+    if !is_dimmed {
+        return text.replace(WORSE[0], "(").replace(WORSE[1], ")");
+    }
+    let dimmed = |line: &str| {
+        let [begin, end] = FAINT;
+        let line = line.replace(WORSE[0], &format!(" {begin}")).replace(WORSE[1], &format!("{end} "));
+        line.trim_end_matches(' ').to_owned()
+    };
+    text.split('\n').map(dimmed).collect::<Vec<_>>().join("\n")
+}
+
 /// A grid under a header, in aligned columns, with intervals on a second line under each policy. No line ends in a
 /// space.
+#[cfg(test)]
 pub(crate) fn text_under(corner: &str, grid: &Grid) -> String {
+    shown_marks(&marked(corner, grid), false)
+}
+
+/// A grid under a header, with [`WORSE`] around numbers.
+fn marked(corner: &str, grid: &Grid) -> String {
     let plain = |text: &str| (text.to_owned(), String::new());
     let mut rows: Vec<(String, Vec<(String, String)>)> =
         vec![(corner.to_owned(), grid.columns.iter().map(|column| plain(&column.name)).collect())];
     for line in &grid.lines {
-        let number = |entry: &Option<Entry>| {
-            entry.as_ref().map_or_else(|| plain("-"), |entry| (entry.number.clone(), marks(entry)))
-        };
+        let number = |entry: &Option<Entry>| entry.as_ref().map_or_else(|| plain("-"), number_and_marks);
         rows.push((escape::plain(&line.name), line.cells.iter().map(number).collect()));
         let spreads = || line.cells.iter().map(|entry| entry.as_ref()?.spread.as_deref());
         if spreads().any(|spread| spread.is_some()) {
@@ -198,15 +226,18 @@ fn sentences(grid: &Grid) -> String {
     text
 }
 
-fn marks(entry: &Entry) -> String {
-    [(entry.bold, '*'), (entry.partial, '†')].iter().filter(|(has, _)| *has).map(|(_, mark)| mark).collect()
+/// What is aligned of a cell, and what hangs after it.
+fn number_and_marks(Entry { number, worse, partial, .. }: &Entry) -> (String, String) {
+    let [before, after] = WORSE.map(|mark| worse.then_some(mark));
+    let marks = after.into_iter().chain(partial.then_some('†')).collect();
+    (before.into_iter().chain(number.chars()).collect(), marks)
 }
 
 fn without_spreads(corner: &str, grid: &Grid) -> String {
     let mut shown = grid.clone();
     let entries = shown.lines.iter_mut().flat_map(|line| line.cells.iter_mut().flatten());
     entries.for_each(|entry| entry.spread = None);
-    text_under(corner, &shown)
+    marked(corner, &shown)
 }
 
 #[cfg(test)]
@@ -218,7 +249,7 @@ mod tests {
 
     /// The short answer, and everything.
     fn short(rows: &[Row], width: usize) -> String {
-        summary(&documents(rows)[1], width)
+        summary(&documents(rows)[1], width, false)
     }
 
     /// Words, wherever lines break.
@@ -234,7 +265,7 @@ mod tests {
     fn the_short_answer_has_one_table_and_the_smallest_cache() {
         let text = short(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 20), WIDTH);
         // ln(9.53 / 7.16), and not 9.53 with the interval between books.
-        assert!(text.contains(" 0.286* ") && !text.contains("9.53") && text.lines().count() < 56, "{text}");
+        assert!(text.contains(" 0.286 ") && !text.contains("9.53") && text.lines().count() < 56, "{text}");
         let numbers = ["Full cache: perplexity 7.16", "at most 0.0544 nats (0.40 PPL here) from full"];
         assert!(numbers.iter().all(|number| words(&text).contains(number)), "{text}");
         insta::assert_snapshot!(text);
@@ -323,6 +354,35 @@ mod tests {
     }
 
     #[test]
+    fn worse_numbers_are_faint_or_in_parentheses_in_the_same_columns() {
+        let entry = |number: &str, worse| Some(Entry { worse, ..Entry::plain(number) });
+        let lines = vec![
+            Line::new("tova", vec![entry("9.53", false), entry("1", false)]),
+            Line::new(
+                "window",
+                vec![entry("4812", true), Some(Entry { partial: true, ..entry("7", true).unwrap() })],
+            ),
+        ];
+        let grid = Grid { columns: vec!["64".into(), "128".into()], lines };
+        let document =
+            Document { title: String::new(), blocks: vec![Block::Table(Table::new("", "", "policy", grid))] };
+        let expected = "\
+policy     64    128
+tova     9.53      1
+window  (4812)    (7)\u{2020}
+";
+        assert_eq!(render(&document, WIDTH), expected);
+        let faint = super::everything(&document, WIDTH, true);
+        let [begin, end] = FAINT;
+        assert!(
+            faint.contains(&format!(" {begin}4812{end} "))
+                && faint.contains(&format!(" {begin}7{end} \u{2020}\n")),
+            "{faint:?}"
+        );
+        assert_eq!(faint.replace(FAINT[0], "").replace(FAINT[1], ""), expected.replace(['(', ')'], " "));
+    }
+
+    #[test]
     fn columns_align() {
         let panels = panels(&table_3("m", 1.0, 20));
         let shown = text_under("cache size", &values::grid(&panels[0], Show::Value).unwrap());
@@ -331,7 +391,7 @@ mod tests {
             let line = numbers().find(|line| line.contains(number)).unwrap();
             line[..line.find(number).unwrap() + number.len()].chars().count()
         };
-        // The first column, at 64: a header, short and long numbers, and a marked one.
+        // The first column, at 64: a header, short and long numbers, and marked ones.
         let ends = ["64", "7.16", "17.65", "4812", "10.28", "9.53"].map(end_of);
         assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?} {shown}");
         assert!(shown.lines().all(|line| !line.ends_with(' ')) && shown.contains('['), "{shown}");

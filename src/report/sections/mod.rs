@@ -60,6 +60,7 @@ const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
     setting::figure,
     memory::blocks,
     values::lead,
+    pairs::contrasts,
     smallest_cache::of_setting,
     schedules::blocks,
     values::rest,

@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(found["compute time"], [format!("{} for 3 samples", format::duration(3.0))]);
         assert_eq!(found["measured"], ["2025-05-05T00:00:00Z to 2026-01-01T00:00:00Z"]);
         // `rows.parquet` has those of `full` alone.
-        let results = Results::of_unfinished(&rows, &BTreeMap::from([(rows[0].cell.clone(), 3)])).unwrap();
+        let results = Results::of_sweep(&rows, &BTreeMap::from([(rows[0].cell.clone(), 3)]), &[]).unwrap();
         assert_eq!(counted(&results), "1 row of 1 complete cell, and 4 rows of 1 incomplete cell");
     }
 }

@@ -1,10 +1,10 @@
 //! The numbers of a metric: how far the policies are from the full cache, which pairs samples, and then the values.
 
-use super::Measured;
+use super::{Measured, pairs};
 use crate::format::{capital, counted};
 use crate::metric::{Better, Metric};
 use crate::report::document::{Block, Column, Entry, Grid, Line, Table};
-use crate::report::series::{Outcome, Pair, Panel, Point, Size, panel};
+use crate::report::series::{Influence, Outcome, Panel, Point, Size, influence, panel, place};
 
 /// The header above the names of policies.
 pub(crate) const POLICY: &str = "policy";
@@ -29,7 +29,8 @@ pub(crate) fn headline(panel: &Panel) -> Vec<Table> {
         tables.push(difference);
     } else {
         // What a reader must know of the samples is said where they are first seen.
-        let notes = tables.iter_mut().flat_map(|value| std::mem::take(&mut value.notes)).collect();
+        let of_values = tables.iter_mut().flat_map(|value| std::mem::take(&mut value.notes));
+        let notes = of_values.chain(difference.notes).collect();
         tables.insert(0, Table { notes, ..difference });
     }
     tables
@@ -37,15 +38,8 @@ pub(crate) fn headline(panel: &Panel) -> Vec<Table> {
 
 fn value(panel: &Panel) -> Option<Table> {
     let grid = grid(panel, Show::Value)?;
-    Some(Table {
-        notes: notes(panel),
-        bold: BOLD,
-        ..Table::new(&*panel.metric.label, meaning(panel), POLICY, grid)
-    })
+    Some(Table { notes: notes(panel), ..Table::new(&*panel.metric.label, meaning(panel), POLICY, grid) })
 }
-
-/// What is bold in tables of policies.
-const BOLD: &str = "not worse than any";
 
 /// `perplexity: excess over full (nats/token)`, or of other metrics `recall (%): difference to full`.
 pub(crate) fn name_of_difference(metric: &Metric) -> String {
@@ -67,7 +61,19 @@ fn difference(panel: &Panel) -> Option<Table> {
     let full = full(panel).map_or_else(String::new, |full| format!(" {}.", capital(&full)));
     let about = format!("{}{}, over those that both have{paired}.{full}{nats}", better(panel), counts(panel));
     let grid = grid(panel, Show::Difference)?;
-    Some(Table { bold: BOLD, ..Table::new(name_of_difference(&panel.metric), about, POLICY, grid) })
+    Some(Table {
+        notes: influence::notes(effects(panel)),
+        ..Table::new(name_of_difference(&panel.metric), about, POLICY, grid)
+    })
+}
+
+/// The differences to the full cache whose intervals leave out zero, by name, and how far each rests on single clusters.
+fn effects(panel: &Panel) -> impl Iterator<Item = (String, &Influence)> {
+    panel.points.iter().filter_map(|point| {
+        let to_full = point.to_full.as_ref()?;
+        to_full.shown.interval.filter(|interval| interval.excludes_zero())?;
+        Some((place(&point.policy, point.cache_size), to_full.influence.as_ref()?))
+    })
 }
 
 /// `full cache: perplexity 7.16`.
@@ -97,16 +103,16 @@ pub(crate) fn grid(panel: &Panel, show: Show) -> Option<Grid> {
 
 /// A line for each policy that was measured in any column, which is a panel at a cache size.
 pub(crate) fn lines(policies: &[&str], columns: &[(&Panel, Option<Size>)], show: Show) -> Vec<Line> {
-    let best: Vec<Vec<&str>> = columns.iter().map(|(panel, size)| best(panel, *size)).collect();
+    let worse: Vec<Vec<&str>> = columns.iter().map(|(panel, size)| worse(panel, *size)).collect();
     let line = |policy: &&str| {
-        let cell = |(&(panel, size), best): (&(&Panel, Option<Size>), &Vec<&str>)| {
+        let cell = |(&(panel, size), worse): (&(&Panel, Option<Size>), &Vec<&str>)| {
             let point = panel.shown_at(policy, size)?;
             let mut entry = number(panel, point, show)?;
-            entry.bold = best.contains(policy);
+            entry.worse = worse.contains(policy);
             entry.partial = !point.complete;
             Some(entry)
         };
-        Line::of_policy(policy, columns.iter().zip(&best).map(cell).collect())
+        Line::of_policy(policy, columns.iter().zip(&worse).map(cell).collect())
     };
     policies.iter().map(line).filter(Line::has_any).collect()
 }
@@ -123,24 +129,22 @@ pub(crate) fn number(panel: &Panel, point: &Point, show: Show) -> Option<Entry> 
     })
 }
 
-/// The policies at a size that no other is better than, as far as the panel's pairs are told apart; none where that leaves
-/// all of them.
-fn best(panel: &Panel, size: Option<Size>) -> Vec<&str> {
-    let at_size = |point: &&Point| panel.is_choice(&point.policy) && point.cache_size == size;
-    let all: Vec<&str> = panel.points.iter().filter(at_size).map(|point| point.policy.as_str()).collect();
-    let worse = |pair: &Pair| match pair.outcome(panel.metric.better) {
-        Outcome::Better => Some(pair.against.clone()),
-        Outcome::Worse => Some(pair.policy.clone()),
-        _ => None,
+/// The policies at a size that are shown to be worse than the best there: of those that can be chosen, over all samples, the one with
+/// the best number.
+fn worse(panel: &Panel, size: Option<Size>) -> Vec<&str> {
+    let Some(size) = size else { return Vec::new() };
+    let at_size = || panel.points.iter().filter(|point| point.cache_size == Some(size));
+    let loss = |point: &&Point| match panel.metric.better {
+        Better::Higher => -point.estimate.value,
+        _ => point.estimate.value,
     };
-    let is_policy = |policy: &String| all.contains(&policy.as_str());
-    let pairs = panel.pairs.iter().filter(|pair| Some(pair.cache_size) == size);
-    let pairs = pairs.filter(|pair| is_policy(&pair.policy) && is_policy(&pair.against));
-    let worse: Vec<String> = pairs.filter_map(worse).collect();
-    if worse.is_empty() {
-        return Vec::new();
-    }
-    all.into_iter().filter(|policy| worse.iter().all(|worse| worse != policy)).collect()
+    let choices = at_size().filter(|point| point.complete && panel.is_choice(&point.policy));
+    let Some(best) = choices.min_by(|a, b| loss(a).total_cmp(&loss(b))) else { return Vec::new() };
+    let is_worse = |policy: &&str| {
+        let pair = panel.pair(policy, &best.policy, size);
+        pair.is_some_and(|pair| pair.outcome(panel.metric.better) == Outcome::Worse)
+    };
+    at_size().map(|point| point.policy.as_str()).filter(is_worse).collect()
 }
 
 /// How to read the table of a panel.
@@ -153,20 +157,21 @@ pub(crate) fn meaning(panel: &Panel) -> String {
     format!("{}{}{spread}.{compared}", better(panel), counts(panel))
 }
 
-/// Which way is better, and what is bold; as a sentence.
+/// Which way is better, and what is grey; as a sentence.
 fn better(panel: &Panel) -> String {
     let better = match panel.metric.better {
         Better::Lower => "Lower is better",
         Better::Higher => "Higher is better",
         Better::Unknown => return String::new(),
     };
-    let bold = match panel.pairs.iter().any(|pair| pair.is_clear()) {
-        true => {
-            "; in bold (or with *) are those that no other policy of that size is better than, as far as they can be told apart (95 %)"
-        }
-        false => "",
+    let grey = match panel.pairs.iter().any(|pair| pair.is_clear()) {
+        true => format!(
+            "; grey (or in parentheses) is what is shown to be worse than the best of its column, {}",
+            pairs::FAMILY
+        ),
+        false => String::new(),
     };
-    format!("{better}{bold}. ")
+    format!("{better}{grey}. ")
 }
 
 fn counts(panel: &Panel) -> String {
@@ -192,7 +197,7 @@ mod tests {
     use crate::report::format::terminal::text_under;
 
     #[test]
-    fn policies_that_no_other_is_better_than_are_marked_and_baselines_never_are() {
+    fn what_is_worse_than_the_best_of_its_column_is_marked_and_nothing_else() {
         let at = |policy, size, values: [f64; 7]| {
             let samples = ["a", "b", "c", "d", "e", "f", "g"].into_iter().zip(values);
             cell("nll", policy, size, &samples.map(|(name, value)| (name, value, 1.0)).collect::<Vec<_>>())
@@ -208,12 +213,12 @@ mod tests {
         ];
         let panels = crate::report::fixture::panels(&all.concat());
         let expected = "\
-cache size     64    128
-full         2.72   2.72
-truncate     3.00      -
-window      20.09      -
-h2o          7.71*     -
-tova         7.39*  4.48
+cache size      64    128
+full          2.72   2.72
+truncate      3.00      -
+window      (20.09)     -
+h2o           7.71      -
+tova          7.39   4.48
 ";
         let mut shown = grid(&panels[0], Show::Value).unwrap();
         shown
@@ -224,12 +229,12 @@ tova         7.39*  4.48
         assert_eq!(text_under("cache size", &shown), expected);
         let difference = text_under("", &grid(&panels[0], Show::Difference).unwrap());
         // Of a perplexity in nats: window has 3, the full cache 1.
-        assert!(!difference.contains("full") && difference.contains("2.000 "), "{difference}");
-        assert!(difference.contains("1.043*") && difference.contains("1.000*"), "{difference}");
+        assert!(!difference.contains("full") && difference.contains("(2.000)"), "{difference}");
+        assert!(difference.contains(" 1.043 ") && difference.contains(" 1.000 "), "{difference}");
         // Five books tell nothing apart, so nothing is marked.
         let five: Vec<_> = all.concat().into_iter().filter(|row| row.sample < "f".into()).collect();
         let shown = text_under("", &grid(&crate::report::fixture::panels(&five)[0], Show::Value).unwrap());
-        assert!(!shown.contains('*') && shown.contains("20.09"), "{shown}");
+        assert!(!shown.contains('(') && shown.contains("20.09"), "{shown}");
         let without_full = crate::report::fixture::panels(&at("tova", Some(64), [2.0; 7]));
         assert!(grid(&without_full[0], Show::Difference).is_none());
     }

@@ -3,6 +3,7 @@
 pub(crate) mod breakdown;
 pub(crate) mod ceiling;
 pub(crate) mod distance;
+pub(crate) mod influence;
 mod unique_names;
 pub(crate) use unique_names::definition;
 pub use unique_names::with_unique_names;
@@ -21,6 +22,7 @@ pub(crate) mod sums;
 pub(crate) use breakdown::{Breakdown, TASK_AND_LENGTH};
 pub(crate) use ceiling::Ends;
 pub(crate) use distance::{Distance, Limit};
+pub(crate) use influence::Influence;
 pub(crate) use key::{SeriesKey, prefill_words};
 pub(crate) use pairs::{Outcome, Pair};
 pub(crate) use panel::{LENGTH_AND_DEPTH, PIECE, Panel, Point, RUNNING};

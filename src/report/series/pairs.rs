@@ -1,7 +1,9 @@
-//! Every two policies of a panel against each other at each cache size, and which are told apart among all of them.
+//! Every two policies of a panel against each other at each cache size, and which are told apart among all of one size.
 //!
 //! A pair is compared over the samples both have. `sign_test` says how likely so large a difference is between equal policies,
-//! alone and among all pairs of the panel. `pairing` decides which pairs a report shows.
+//! alone, among all pairs of its size, and among the contrasts that were planned. `pairing` decides which pairs a report shows.
+
+use std::collections::BTreeMap;
 
 use crate::metric::Better;
 use crate::report::series::{Cell, Difference, Pool, Size};
@@ -17,8 +19,13 @@ pub struct Pair {
     pub difference: Difference,
     /// Whether no cluster differs, as where nothing was evicted.
     pub is_equal: bool,
-    /// `None` where they are equal or a number is not finite.
+    /// Whether the interval of the difference leaves out zero, on the side to which the clusters' own differences lean. Without that, no
+    /// p-value is a verdict: the number shown and the verdict would disagree.
+    pub is_agreed: bool,
+    /// Among all pairs of this size; `None` where they are equal or a number is not finite.
     pub p: Option<PValue>,
+    /// Among the planned contrasts of this size; `None` where this is none of them.
+    pub planned: Option<PValue>,
 }
 
 /// What a pair says of its first policy, in the order of lists.
@@ -31,15 +38,41 @@ pub enum Outcome {
     NoClearDifference,
 }
 
+impl Outcome {
+    /// The word of tables and files.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Outcome::Better => "better",
+            Outcome::Worse => "worse",
+            Outcome::Equal => "equal",
+            Outcome::NoClearDifference => "not told apart",
+        }
+    }
+}
+
 impl Pair {
-    /// Whether the two are told apart, among all pairs of the panel (95 %).
+    /// Whether the two are told apart, among all pairs of the size (95 %).
     pub fn is_clear(&self) -> bool {
-        self.p.is_some_and(|p| p.is_clear())
+        self.is_told_apart(self.p)
     }
 
-    /// What it says of the first policy of a metric with this direction; of one without, never which is better.
+    fn is_told_apart(&self, p: Option<PValue>) -> bool {
+        self.is_agreed && p.is_some_and(|p| p.is_clear())
+    }
+
+    /// What it says of the first policy of a metric with this direction, among all pairs of the size; of a metric without a direction,
+    /// never which is better.
     pub fn outcome(&self, better: Better) -> Outcome {
-        match (self.is_clear(), self.difference.shown.value < 0.0, better) {
+        self.outcome_of(self.is_clear(), better)
+    }
+
+    /// What it says of the first policy among the planned contrasts of the size alone.
+    pub fn planned_outcome(&self, better: Better) -> Outcome {
+        self.outcome_of(self.is_told_apart(self.planned), better)
+    }
+
+    fn outcome_of(&self, is_clear: bool, better: Better) -> Outcome {
+        match (is_clear, self.difference.shown.value < 0.0, better) {
             _ if self.is_equal => Outcome::Equal,
             (false, ..) | (_, _, Better::Unknown) => Outcome::NoClearDifference,
             (true, true, Better::Lower) | (true, false, Better::Higher) => Outcome::Better,
@@ -58,31 +91,57 @@ impl Pair {
     }
 }
 
-/// All pairs but those with `full`, the later of a panel's order minus the earlier.
-pub(crate) fn of(pool: &Pool<'_>, cells: &[Cell<'_>]) -> Vec<Pair> {
-    let (mut pairs, mut family) = (Vec::new(), Vec::new());
+/// All pairs but those with `full`, the later of a panel's order minus the earlier; with p-values among those of one size, and of the
+/// contrasts that were `planned` among these.
+pub(crate) fn of(pool: &Pool<'_>, cells: &[Cell<'_>], planned: &[[String; 2]]) -> Vec<Pair> {
+    let (mut pairs, mut clusters) = (Vec::new(), Vec::new());
     for (i, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.policy != "full") {
         let Some(cache_size) = cell.cache_size else { continue };
         let others =
             cells[..i].iter().filter(|other| other.policy != "full" && other.cache_size == cell.cache_size);
         for other in others {
             let Some(difference) = pool.difference(cell, other) else { continue };
-            let contributions = pool.contributions(cell, other);
+            let differences = pool.differences(cell, other);
             pairs.push(Pair {
                 policy: cell.policy.to_owned(),
                 against: other.policy.to_owned(),
                 cache_size,
+                is_equal: differences.as_ref().is_some_and(|all| all.iter().all(|one| *one == 0.0)),
+                is_agreed: differences.as_ref().is_some_and(|all| is_agreed(&difference, all)),
                 difference,
-                is_equal: contributions.as_ref().is_some_and(|parts| parts.iter().all(|part| *part == 0.0)),
                 p: None,
+                planned: None,
             });
-            family.push(contributions);
+            clusters.push(differences);
         }
     }
-    for (pair, p) in pairs.iter_mut().zip(sign_test::p_values(&family)) {
-        pair.p = p;
+    // Pairs of one size are one family, and the contrasts among them another, whatever other sizes there are.
+    let (mut families, mut of_planned) =
+        (BTreeMap::<Size, Vec<usize>>::new(), BTreeMap::<Size, Vec<usize>>::new());
+    for (at, pair) in pairs.iter().enumerate() {
+        families.entry(pair.cache_size).or_default().push(at);
+        let names = [&pair.policy, &pair.against];
+        if planned.iter().any(|[one, other]| names == [one, other] || names == [other, one]) {
+            of_planned.entry(pair.cache_size).or_default().push(at);
+        }
+    }
+    let p_values = |family: &[usize]| {
+        sign_test::p_values(&family.iter().map(|at| clusters[*at].as_deref()).collect::<Vec<_>>())
+    };
+    for family in families.values() {
+        family.iter().zip(p_values(family)).for_each(|(at, p)| pairs[*at].p = p);
+    }
+    for family in of_planned.values() {
+        family.iter().zip(p_values(family)).for_each(|(at, p)| pairs[*at].planned = p);
     }
     pairs
+}
+
+/// Whether the interval is on the side of zero to which the test's differences of the clusters lean.
+fn is_agreed(difference: &Difference, clusters: &[f64]) -> bool {
+    let lean: f64 = sign_test::winsorised(clusters).iter().sum();
+    let interval = difference.shown.interval.filter(|interval| interval.excludes_zero());
+    interval.is_some_and(|interval| (interval.low > 0.0) == (lean > 0.0))
 }
 
 #[cfg(test)]
@@ -90,9 +149,10 @@ mod tests {
     use super::*;
     use crate::ledger::Row;
     use crate::report::fixture::{cell, panels, table_3};
+    use crate::report::series::Influence;
 
     /// A metric that is shown as it is, so that values can be told by hand.
-    fn costs(policy: &str, size: u32, values: &[(&str, f64)]) -> Vec<Row> {
+    fn costs_of(policy: &str, size: u32, values: &[(&str, f64)]) -> Vec<Row> {
         let samples: Vec<_> = values.iter().map(|(name, value)| (*name, *value, 1.0)).collect();
         cell("cost", policy, Some(size), &samples)
     }
@@ -109,11 +169,11 @@ mod tests {
 
     #[test]
     fn six_books_are_told_apart_only_if_all_differ_alike() {
-        let zeros = costs("window", 8, &six([0.0; 6]));
-        let of = |values| panels(&[zeros.clone(), costs("tova", 8, &six(values))].concat())[0].pairs[0].clone();
+        let zeros = costs_of("window", 8, &six([0.0; 6]));
+        let of = |values| panels(&[zeros.clone(), costs_of("tova", 8, &six(values))].concat())[0].pairs[0].clone();
         let pair = of([1.0, 2.0, 3.0, 4.0, 5.0, 9.0]);
         assert_eq!((&*pair.policy, &*pair.against, pair.cache_size), ("tova", "window", 8.into()));
-        let Difference { shown, nats, samples, clusters } = pair.difference;
+        let Difference { shown, nats, samples, clusters, .. } = pair.difference;
         assert_eq!((shown.value, nats, samples, clusters), (4.0, None, 6, 6));
         // Every cluster differs upwards: one of 32 patterns and its mirror image.
         assert_eq!(pair.p, Some(PValue { own: 2.0 / 64.0, adjusted: 2.0 / 64.0 }));
@@ -124,30 +184,70 @@ mod tests {
     }
 
     #[test]
-    fn among_many_comparisons_a_pair_must_be_farther_apart() {
-        // Sixteen books, and policies whose costs are the signs of its 15 orthogonal contrasts: each differs from window by
-        // a mean of signs. One of them is shifted, to three standard errors of such a mean.
-        let names: Vec<String> = (0..16).map(|book| format!("book{book:02}")).collect();
-        let contrast = |policy: usize, shift: f64| -> Vec<(&str, f64)> {
-            let sign = |book: usize| if (policy & book).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
-            (0..16).map(|book| (names[book].as_str(), sign(book) + shift)).collect()
+    fn among_many_comparisons_of_one_size_a_pair_must_be_farther_apart() {
+        let names: Vec<String> = (0..12).map(|book| format!("book{book:02}")).collect();
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut at = |policy: &str, size: u32, shift: f64| {
+            let costs: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), shift + rng.f64())).collect();
+            costs_of(policy, size, &costs)
         };
-        let window = costs("window", 8, &contrast(0, -1.0));
-        let shifted = costs("p01", 8, &contrast(1, 0.9));
-        let others = (2..16).flat_map(|policy| costs(&format!("p{policy:02}"), 8, &contrast(policy, 0.0)));
-        let one = panels(&[window.clone(), shifted.clone()].concat())[0].pairs[0].clone();
-        let all = panels(&[window, shifted].concat().into_iter().chain(others).collect::<Vec<_>>());
-        let of_many = pair(&all[0].pairs, "p01", "window", 8);
-        assert_eq!(all[0].pairs.len(), 120);
-        assert_eq!(one.p.unwrap().own, of_many.p.unwrap().own);
-        assert!(one.is_clear() && of_many.p.unwrap().adjusted > 5.0 * one.p.unwrap().adjusted, "{of_many:?}");
+        let two = [at("window", 8, 0.0), at("p00", 8, 0.45)].concat();
+        let others: Vec<Row> = (1..14).flat_map(|policy| at(&format!("p{policy:02}"), 8, 0.0)).collect();
+        let of_other_size: Vec<Row> = (0..14).flat_map(|policy| at(&format!("p{policy:02}"), 16, 0.0)).collect();
+        let among = |more: &[Row]| {
+            let all = panels(&[two.clone(), more.to_vec()].concat());
+            pair(&all[0].pairs, "p00", "window", 8).clone()
+        };
+        let [one, many] = [among(&[]), among(&others)];
+        assert_eq!(one.p.unwrap().own, many.p.unwrap().own);
+        assert!(one.is_clear() && many.p.unwrap().adjusted > 5.0 * one.p.unwrap().adjusted, "{one:?} {many:?}");
+        // Other sizes are other families.
+        assert_eq!([among(&of_other_size).p, among(&[others, of_other_size].concat()).p], [one.p, many.p]);
+    }
+
+    #[test]
+    fn a_verdict_needs_the_pair_s_own_interval() {
+        // Eleven books a little better, one far worse, so that the pooled difference is above zero.
+        let names: Vec<String> = (0..12).map(|book| format!("book{book:02}")).collect();
+        let of = |policy: &str, cost: &dyn Fn(usize) -> f64| {
+            let costs: Vec<(&str, f64)> =
+                names.iter().enumerate().map(|(at, name)| (name.as_str(), cost(at))).collect();
+            costs_of(policy, 8, &costs)
+        };
+        let far = |last: f64| {
+            let better = move |book: usize| if book == 11 { last } else { -0.1 - 0.01 * book as f64 };
+            panels(&[of("window", &|_| 0.0), of("tova", &better)].concat())[0].pairs[0].clone()
+        };
+        let found = far(20.0);
+        assert!(found.p.unwrap().is_clear() && found.difference.shown.value > 0.0, "{found:?}");
+        assert_eq!((found.is_agreed, found.outcome(Better::Lower)), (false, Outcome::NoClearDifference));
+        assert_eq!(far(-0.3).outcome(Better::Lower), Outcome::Better);
+    }
+
+    #[test]
+    fn clusters_that_agree_are_found_whatever_they_weigh() {
+        // Ten papers with 16 to 305 answer tokens, as QASPER's are: all agree, and one weighs as much as five others.
+        let papers = [16.0, 20.0, 25.0, 30.0, 40.0, 60.0, 80.0, 120.0, 180.0, 305.0];
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+        let of = |policy: &str, nats: &dyn Fn(usize) -> f64| {
+            let samples: Vec<_> = (0..10).map(|at| (names[at], nats(at) * papers[at], papers[at])).collect();
+            cell("nll", policy, Some(8), &samples)
+        };
+        let all = [of("a2sf", &|_| 1.0), of("knorm", &|at| 2.3 + 0.35 * at as f64)].concat();
+        let found = panels(&all)[0].pairs[0].clone();
+        assert_eq!((found.p.unwrap().own, found.outcome(Better::Lower)), (2.0 / 1024.0, Outcome::Worse));
+        let Influence { cluster, share, .. } = found.difference.influence.unwrap();
+        assert!(cluster == "j" && share > 0.4, "{cluster} {share}");
     }
 
     #[test]
     fn equal_policies_are_equal_and_constant_differences_are_clear() {
         let books = |shift: f64| six([1.0, 4.0, 9.0, 2.0, 3.0, 7.0].map(|cost| cost + shift));
-        let all =
-            [costs("window", 8, &books(0.0)), costs("window+4", 8, &books(0.0)), costs("tova", 8, &books(0.1))];
+        let all = [
+            costs_of("window", 8, &books(0.0)),
+            costs_of("window+4", 8, &books(0.0)),
+            costs_of("tova", 8, &books(0.1)),
+        ];
         let panels = panels(&all.concat());
         let equal = pair(&panels[0].pairs, "window+4", "window", 8);
         assert!(equal.is_equal && !equal.is_clear(), "{equal:?}");
@@ -168,7 +268,7 @@ mod tests {
         let value = |policy: &str, size: Size| panel.point(policy, Some(size)).unwrap().estimate.value;
         for pair in &panel.pairs {
             let [own, other] = [&pair.policy, &pair.against].map(|policy| value(policy, pair.cache_size));
-            let Difference { shown, nats, samples, clusters } = &pair.difference;
+            let Difference { shown, nats, samples, clusters, .. } = &pair.difference;
             assert!((shown.value - (own - other)).abs() <= 1e-9, "{pair:?}");
             assert!((nats.unwrap().value - (own / other).ln()).abs() <= 1e-9, "{pair:?}");
             assert_eq!((*samples, *clusters), (20, 20));
@@ -192,14 +292,16 @@ mod tests {
         let all = [rows("nll", [100.0; 6]), rows("nll_word", [80.0, 60.0, 75.0, 71.0, 90.0, 66.0])].concat();
         let panels = panels(&all);
         assert_eq!((panels.len(), panels[0].pairs[0].p), (2, panels[1].pairs[0].p));
+        // All books agree, whatever their words weigh.
+        assert!(panels.iter().all(|panel| panel.pairs[0].is_clear()));
     }
 
     #[test]
     fn a_pair_is_over_the_samples_both_have() {
         let all = [
-            costs("window", 8, &[("a", 1.0), ("b", 2.0), ("c", 3.0)]),
-            costs("h2o", 8, &[("b", 4.0), ("c", 6.0), ("d", 100.0)]),
-            costs("tova", 8, &[("a", 1.0)]),
+            costs_of("window", 8, &[("a", 1.0), ("b", 2.0), ("c", 3.0)]),
+            costs_of("h2o", 8, &[("b", 4.0), ("c", 6.0), ("d", 100.0)]),
+            costs_of("tova", 8, &[("a", 1.0)]),
         ];
         let panels = panels(&all.concat());
         let h2o = &pair(&panels[0].pairs, "h2o", "window", 8).difference;
@@ -213,9 +315,9 @@ mod tests {
     #[test]
     fn infinite_numbers_are_told_apart_from_nothing() {
         let infinite = [
-            costs("window", 8, &six([f64::INFINITY, 1.0, 1.0, 1.0, 1.0, 1.0])),
-            costs("h2o", 8, &six([2.0; 6])),
-            costs("tova", 8, &six([3.0, 5.0, 3.0, 5.0, 3.0, 5.0])),
+            costs_of("window", 8, &six([f64::INFINITY, 1.0, 1.0, 1.0, 1.0, 1.0])),
+            costs_of("h2o", 8, &six([2.0; 6])),
+            costs_of("tova", 8, &six([3.0, 5.0, 3.0, 5.0, 3.0, 5.0])),
         ];
         let panels = panels(&infinite.concat());
         assert_eq!(pair(&panels[0].pairs, "tova", "window", 8).p, None);

@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexSet;
 
 use crate::format::capital;
+use crate::ledger::Contrast;
 use crate::metric::{Metric, Property, Slice};
 use crate::report::escape;
 use crate::report::series::{
-    AllSeries, Cell, CellSums, Difference, Ends, Pair, Pool, SampleSum, Series, SeriesKey, Size, SizeAxis, ceiling, pairs,
-    place, sums,
+    AllSeries, Cell, CellSums, Difference, Ends, Pair, Pool, SampleSum, Series, SeriesKey, Size, SizeAxis,
+    ceiling, pairs, place, sums,
 };
 use crate::report::statistics::{Estimate, has_verdicts, interval, smallest_p};
 
@@ -74,6 +75,8 @@ pub struct Panel {
     pub points: Vec<Point>,
     /// Every two policies at one cache size, of whole samples only.
     pub pairs: Vec<Pair>,
+    /// The planned contrasts whose two policies the panel has, each the first minus the second.
+    pub contrasts: Vec<[String; 2]>,
     /// Samples and clusters that any point has.
     pub samples: usize,
     pub clusters: usize,
@@ -81,8 +84,9 @@ pub struct Panel {
     pub notes: Vec<String>,
 }
 
-/// Every panel of the series, keys in the order of the rows, then by metric; whole samples before their slices.
-pub fn panels(all: &AllSeries<'_>) -> Vec<Panel> {
+/// Every panel of the series, keys in the order of the rows, then by metric; whole samples before their slices. `contrasts` are those
+/// that were planned.
+pub fn panels(all: &AllSeries<'_>, contrasts: &[Contrast]) -> Vec<Panel> {
     let is_piece = |slice: Option<&Slice>| slice.is_some_and(|slice| slice.is(PIECE));
     let mut panels = Vec::new();
     for ((key, id, slice), series) in all.iter().filter(|((_, _, slice), _)| !is_piece(*slice)) {
@@ -93,7 +97,7 @@ pub fn panels(all: &AllSeries<'_>) -> Vec<Panel> {
         let guesses = metric.guess.and_then(|guess| all.get(&(key.clone(), guess.metric, *slice)));
         let guess = guesses.and_then(level).map(|pooled| metric.of_pooled(pooled));
         let above_guess = guesses.and_then(|guesses| above(&metric, series, guesses));
-        panels.push(Panel { guess, above_guess, ..panel(key.clone(), metric, *slice, series) });
+        panels.push(Panel { guess, above_guess, ..panel(key.clone(), metric, *slice, series, contrasts) });
     }
     panels.extend(running(all).iter().map(average));
     let several: BTreeSet<SeriesKey> = of_several_lengths(&panels);
@@ -150,7 +154,7 @@ pub(crate) fn running<'a>(all: &AllSeries<'a>) -> Vec<Running<'a>> {
 /// The average over all tokens up to a place (the paper's Figure 7): a panel of the slice `running` up to there.
 fn average(running: &Running<'_>) -> Panel {
     let slice = Slice::number(RUNNING, running.end);
-    panel(running.key.clone(), Metric::of(running.metric), Some(&slice), &running.series)
+    panel(running.key.clone(), Metric::of(running.metric), Some(&slice), &running.series, &[])
 }
 
 /// The pooled value of a guess, which is the same for every policy: of the cell with most samples.
@@ -245,7 +249,7 @@ impl Panel {
     }
 }
 
-fn panel(key: SeriesKey, metric: Metric, slice: Option<&Slice>, series: &Series) -> Panel {
+fn panel(key: SeriesKey, metric: Metric, slice: Option<&Slice>, series: &Series, planned: &[Contrast]) -> Panel {
     let mut notes = Vec::new();
     let pool = Pool::of(&metric, series.values());
     let mut cells: Vec<Cell<'_>> = series.iter().map(|(place, sums)| pool.cell(place, sums)).collect();
@@ -292,10 +296,14 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&Slice>, series: &Series)
     }
     // Repeats have a table of their own, and slices are too many to compare each.
     let is_compared = slice.is_none() && !metric.is_timed();
-    let pairs = if is_compared { pairs::of(&pool, &cells) } else { Vec::new() };
+    let policies: Vec<&str> = policies.into_iter().collect();
+    let among = planned.iter().filter(|_| is_compared).filter_map(|contrast| contrast.among(&policies));
+    let contrasts: Vec<[String; 2]> = among.map(|names| names.map(str::to_owned)).collect();
+    let pairs = if is_compared { pairs::of(&pool, &cells, &contrasts) } else { Vec::new() };
     let slice = slice.cloned();
     let length = Some(key.length);
-    Panel { length, key, metric, slice, guess: None, above_guess: None, points, pairs, samples, clusters, notes }
+    let (guess, above_guess) = (None, None);
+    Panel { length, key, metric, slice, guess, above_guess, points, pairs, contrasts, samples, clusters, notes }
 }
 
 /// The entries that shares came to, as `25% is 51 to 128 entries`; `None` where no size is a share.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::metric::{Better, Metric, Pooling};
-use crate::report::series::{CellSums, PolicyAtSize, Size};
+use crate::report::series::{CellSums, Influence, PolicyAtSize, Size};
 use crate::report::statistics::{Estimate, Sums, interval, sign_test};
 
 /// A policy at a cache size, with what was measured.
@@ -100,16 +100,19 @@ pub struct Difference {
     pub nats: Option<Estimate>,
     pub samples: usize,
     pub clusters: usize,
+    /// How far it rests on single clusters; `None` where there are fewer than two, or no difference.
+    pub influence: Option<Influence>,
 }
 
 impl Difference {
-    fn of(metric: &Metric, own: &Pooled, other: &Pooled, samples: usize) -> Self {
+    fn of(metric: &Metric, [own, other]: [&Pooled; 2], samples: usize, influence: Option<Influence>) -> Self {
         Self {
             shown: Pooled::function([own, other], |[own, other]| apart(own, other)),
             nats: (metric.pooling == Pooling::Perplexity)
                 .then(|| Pooled::function([own, other], |[own, other]| apart(own.ln(), other.ln()))),
             samples,
             clusters: own.clusters(),
+            influence,
         }
     }
 
@@ -120,7 +123,12 @@ impl Difference {
 
     /// Swaps the two numbers: what was more becomes less.
     pub fn turned(&self) -> Self {
-        Self { shown: self.shown.turned(), nats: self.nats.map(Estimate::turned), ..*self }
+        Self {
+            shown: self.shown.turned(),
+            nats: self.nats.map(Estimate::turned),
+            influence: self.influence.as_ref().map(Influence::turned),
+            ..*self
+        }
     }
 }
 
@@ -178,20 +186,22 @@ impl<'a> Pool<'a> {
     /// The difference of two cells over the samples both have.
     pub(crate) fn difference(&self, one: &Cell<'_>, other: &Cell<'_>) -> Option<Difference> {
         let (tables, samples) = self.common(one, other);
+        let influence = Influence::of(self.metric, &self.clusters, &tables[0], &tables[1]);
         // Then the subsets of each serve all comparisons.
         if let (Some(own), Some(other), [Cow::Borrowed(_), _]) = (&one.pooled, &other.pooled, &tables)
             && own.pairs_with(other)
         {
-            return Some(Difference::of(self.metric, own, other, samples));
+            return Some(Difference::of(self.metric, [own, other], samples, influence));
         }
         let pooled = pooled(self.metric, &[&tables[0], &tables[1]]);
-        Some(Difference::of(self.metric, pooled[0].as_ref()?, pooled[1].as_ref()?, samples))
+        let both = [pooled[0].as_ref()?, pooled[1].as_ref()?];
+        Some(Difference::of(self.metric, both, samples, influence))
     }
 
-    /// What each cluster adds to this difference, for the sign-flip test.
-    pub(crate) fn contributions(&self, one: &Cell<'_>, other: &Cell<'_>) -> Option<Vec<f64>> {
+    /// The difference of the means of each cluster, for the sign-flip test.
+    pub(crate) fn differences(&self, one: &Cell<'_>, other: &Cell<'_>) -> Option<Vec<f64>> {
         let ([own, other], _) = self.common(one, other);
-        sign_test::contributions(self.metric, &own, &other)
+        sign_test::differences(self.metric, &own, &other)
     }
 }
 

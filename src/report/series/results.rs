@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
 
-use crate::ledger::{Row, Text};
+use crate::ledger::{Contrast, Row, Text};
 use crate::report::series::{
     AllSeries, Panel, SeriesKey, Size, Unbounded, all_series, panel, place, with_geometric_means,
 };
@@ -25,15 +25,15 @@ impl<'a> Results<'a> {
     /// # Errors
     /// What [`all_series`] refuses, and a number that is NaN.
     pub fn of(rows: &'a [Row]) -> Result<Self> {
-        Self::of_unfinished(rows, &BTreeMap::new())
+        Self::of_sweep(rows, &BTreeMap::new(), &[])
     }
 
-    /// The results of a sweep that is not finished: keys say how many samples they have, of the number that each unfinished cell
-    /// is to have.
+    /// The results of a sweep with its planned `contrasts`, which may not be finished: keys say how many samples they have, of the
+    /// number that each `unfinished` cell is to have.
     ///
     /// # Errors
     /// What [`Results::of`] refuses.
-    pub fn of_unfinished(rows: &'a [Row], unfinished: &BTreeMap<Text, usize>) -> Result<Self> {
+    pub fn of_sweep(rows: &'a [Row], unfinished: &BTreeMap<Text, usize>, contrasts: &[Contrast]) -> Result<Self> {
         // What is pooled with it would be no number either, or a gap that nobody sees.
         if let Some(row) = rows.iter().find(|row| row.value.is_nan() || row.weight.is_nan()) {
             let Row { task, model, sample, cell, metric, .. } = row;
@@ -46,7 +46,7 @@ impl<'a> Results<'a> {
         }
         let series = with_geometric_means(all_series(rows, Unbounded::BesidePolicies, |_| true)?);
         let series = with_progress(series, unfinished);
-        let panels = panel::panels(&series);
+        let panels = panel::panels(&series, contrasts);
         let unfinished = unfinished.keys().cloned().collect();
         Ok(Self { rows, unfinished, failed: Vec::new(), series, panels })
     }

@@ -1,8 +1,7 @@
 //! How sure a pooled number is: intervals from the subsets of its clusters.
 //!
 //! A metric is pooled over every subset of the clusters, over random ones where there are many, and the interval leaves out
-//! the outermost of these values (Hartigan, "Using subsample values as typical values", JASA 64, 1969). It holds the values
-//! that the sign-flip test of `sign_test` does not reject. Chunks of one book resemble each other, so subsets are of books
+//! the outermost of these values (Hartigan, "Using subsample values as typical values", JASA 64, 1969). Chunks of one book resemble each other, so subsets are of books
 //! and not of chunks. Numbers of the same clusters are pooled over the same subsets, so that differences are paired.
 
 use std::iter::Sum;

@@ -1,4 +1,4 @@
-//! How sure a number is: intervals from subsets of clusters, and sign-flip tests. Knows numbers only.
+//! How sure a number is: intervals from subsets of clusters, and sign-flip tests over means of clusters. Knows numbers only.
 
 pub(crate) mod interval;
 pub(crate) mod sign_test;

@@ -1,10 +1,14 @@
-//! Which differences between policies are more than chance: the sign-flip test over clusters.
+//! Which differences between policies are more than chance: a sign-flip test over the means of clusters.
 //!
-//! If two policies are equal, a cluster's difference is as likely to have the other sign. Flipping the signs of whole clusters
-//! gives the law of |t|, the sum of the differences over the root of the sum of their squares, without a model of how clusters
-//! differ. Among many comparisons some are far by chance: the largest |t| of all of them, flipped together, is the law for
-//! all at once (max-|t|: Westfall and Young, "Resampling-based multiple testing", 1993; Romano and Wolf, Econometrica 73,
-//! 2005). Every pattern of signs is taken up to 12 clusters, beyond that random ones.
+//! Each cluster gives one number, the difference of its two means, whatever it weighs. Differences far from the others are limited to a
+//! few times the median of their sizes, so that one cluster cannot hide what all others say (winsorised; Maritz, "A note on exact robust
+//! confidence intervals for location", Biometrika 66, 1979; Rosenbaum, Biometrics 63, 2007). If two policies are equal, a cluster's
+//! difference is as likely to have the other sign. Flipping the signs of whole clusters gives the law of |t|, the sum of the limited
+//! differences over the root of the sum of their squares, without a model of how clusters differ. Among many comparisons some are far by
+//! chance: the largest |t| of all of them, flipped together, is the law for all at once (max-|t|: Westfall and Young,
+//! "Resampling-based multiple testing", 1993; Romano and Wolf, Econometrica 73, 2005). Every pattern of signs is taken up to 12
+//! clusters, beyond that random ones. Ranks would not do: the |t| of all clusters with one sign is then the same in every comparison, so that
+//! many comparisons leave none clear.
 
 use crate::metric::{Metric, Pooling};
 use crate::report::statistics::{ABREAST, CONFIDENCE, ENUMERATED, Sums, count, for_subsets};
@@ -37,48 +41,50 @@ pub fn has_verdicts(clusters: usize) -> bool {
 
 /// Relative differences below this are rounding errors of sums.
 pub(crate) const ROUNDING: f64 = 1e-12;
+/// Differences are limited to this multiple of the median of their sizes.
+const MOST: f64 = 2.5;
 
-/// What each cluster adds to the difference of two pooled numbers in the natural scale of the metric: nats of a perplexity,
-/// shares of percentages. The sum is that difference; of a geometric mean, the difference to first order.
+/// The difference of the means of each cluster, `own` minus `other`, in the natural scale of the metric: nats of a perplexity, points
+/// of percentages. 0 of a cluster that one of them does not weigh.
 ///
-/// `None` where a number is not finite or nothing was weighed.
-pub(crate) fn contributions(metric: &Metric, own: &[Sums], other: &[Sums]) -> Option<Vec<f64>> {
-    let [all_own, all_other]: [Sums; 2] = [own.iter().sum(), other.iter().sum()];
-    let (pooled_own, pooled_other) = (all_own.pooled()?, all_other.pooled()?);
-    let middle: [f64; 3] = std::array::from_fn(|part| f64::midpoint(pooled_own[part], pooled_other[part]));
-    let slopes = match metric.pooling {
-        Pooling::GeometricShare => {
-            let mean = middle.iter().product::<f64>().cbrt();
-            middle.map(|part| if part == 0.0 { 0.0 } else { mean / 3.0 / part })
-        }
-        _ => [1.0, 0.0, 0.0],
-    };
-    let part_of = |sums: &Sums, weight: f64| -> f64 {
-        let parts = (0..3).filter(|part| slopes[*part] != 0.0);
-        parts.map(|part| slopes[part] * (sums.values[part] - middle[part] * sums.weight) / weight).sum()
+/// `None` where a mean is not finite.
+pub(crate) fn differences(metric: &Metric, own: &[Sums], other: &[Sums]) -> Option<Vec<f64>> {
+    let natural = |sums: &Sums| {
+        let pooled = sums.pooled()?;
+        Some(if metric.pooling == Pooling::Perplexity { pooled[0] } else { metric.of_pooled(pooled) })
     };
     let one = |(own, other): (&Sums, &Sums)| {
-        let difference = part_of(own, all_own.weight) - part_of(other, all_other.weight);
-        let size = |sums: &Sums, all: &Sums| (slopes[0] * sums.values[0] / all.weight).abs();
-        let rounding = ROUNDING * size(own, &all_own).max(size(other, &all_other));
-        if difference.abs() <= rounding { 0.0 } else { difference }
+        let (Some(own), Some(other)) = (natural(own), natural(other)) else { return 0.0 };
+        let scale = own.abs().max(other.abs());
+        if scale.is_finite() && (own - other).abs() <= ROUNDING * scale { 0.0 } else { own - other }
     };
     let all: Vec<f64> = own.iter().zip(other).map(one).collect();
-    all.iter().all(|part| part.is_finite()).then_some(all)
+    all.iter().all(|difference| difference.is_finite()).then_some(all)
+}
+
+/// The differences, limited to 2.5 times the median size of those that are not 0.
+pub(crate) fn winsorised(differences: &[f64]) -> Vec<f64> {
+    let mut sizes: Vec<f64> = differences.iter().map(|one| one.abs()).filter(|size| *size > 0.0).collect();
+    sizes.sort_unstable_by(f64::total_cmp);
+    let Some(last) = sizes.len().checked_sub(1) else { return differences.to_vec() };
+    let most = MOST * f64::midpoint(sizes[last / 2], sizes[sizes.len() / 2]);
+    differences.iter().map(|one| one.clamp(-most, most)).collect()
 }
 
 /// A comparison of which some cluster differs.
-struct Tested<'a> {
-    parts: &'a [f64],
+struct Tested {
+    /// Limited differences by cluster.
+    parts: Vec<f64>,
     sum: f64,
     /// The root of the sum of the squares, which no flip changes.
     scale: f64,
 }
 
-impl<'a> Tested<'a> {
-    fn of(parts: &'a [f64]) -> Option<Self> {
+impl Tested {
+    fn of(differences: &[f64]) -> Option<Self> {
+        let parts = winsorised(differences);
         let scale = parts.iter().map(|part| part * part).sum::<f64>().sqrt();
-        (scale > 0.0).then(|| Self { parts, sum: parts.iter().sum(), scale })
+        (scale > 0.0).then(|| Self { sum: parts.iter().sum(), scale, parts })
     }
 
     /// |t| with the signs of all clusters flipped that are not in a subset, for eight subsets.
@@ -97,11 +103,11 @@ impl<'a> Tested<'a> {
     }
 }
 
-/// The p-values of a family of comparisons, each given by what the clusters add to it, in one order; `None` of a comparison
+/// The p-values of a family of comparisons, each given by the [`differences`] of its clusters, in one order; `None` of a comparison
 /// that could not be made, or in which no cluster differs.
-pub(crate) fn p_values(family: &[Option<Vec<f64>>]) -> Vec<Option<PValue>> {
-    let clusters = family.iter().flatten().map(Vec::len).next().unwrap_or(0);
-    let tested: Vec<Option<Tested<'_>>> = family.iter().map(|parts| Tested::of(parts.as_deref()?)).collect();
+pub(crate) fn p_values(family: &[Option<&[f64]>]) -> Vec<Option<PValue>> {
+    let clusters = family.iter().flatten().map(|of_one| of_one.len()).next().unwrap_or(0);
+    let tested: Vec<Option<Tested>> = family.iter().map(|of_one| Tested::of((*of_one)?)).collect();
     let mut alone = vec![0_usize; family.len()];
     let mut largest = Vec::with_capacity(count(clusters));
     for_subsets(clusters, |members| {
@@ -119,7 +125,7 @@ pub(crate) fn p_values(family: &[Option<Vec<f64>>]) -> Vec<Option<PValue>> {
     // Among drawn patterns the measured one is one more.
     let measured = usize::from(clusters > ENUMERATED);
     let share = |reached: usize| (reached + measured) as f64 / (largest.len() + measured) as f64;
-    let p_value = |(tested, alone): (&Option<Tested<'_>>, usize)| {
+    let p_value = |(tested, alone): (&Option<Tested>, usize)| {
         let tested = tested.as_ref()?;
         let below = largest.partition_point(|t| !tested.is_reached(*t));
         Some(PValue { own: share(alone), adjusted: share(largest.len() - below) })
@@ -132,7 +138,7 @@ mod tests {
     use super::*;
 
     fn adjusted(family: &[&[f64]]) -> Vec<[f64; 2]> {
-        let family: Vec<Option<Vec<f64>>> = family.iter().map(|parts| Some(parts.to_vec())).collect();
+        let family: Vec<Option<&[f64]>> = family.iter().copied().map(Some).collect();
         p_values(&family).into_iter().map(|p| p.map_or([f64::NAN; 2], |p| [p.own, p.adjusted])).collect()
     }
 
@@ -172,18 +178,51 @@ mod tests {
     }
 
     #[test]
-    fn contributions_sum_to_the_difference_in_the_natural_scale() {
+    fn differences_are_limited_to_a_multiple_of_the_median_size() {
+        // Sizes 1, 2, 3 and 40, of which 2.5 is in the middle; zeros do not count.
+        assert_eq!(winsorised(&[1.0, -2.0, 0.0, 3.0, -40.0]), [1.0, -2.0, 0.0, 3.0, -6.25]);
+        assert_eq!(winsorised(&[1.0, 2.0, -9.0]), [1.0, 2.0, -5.0]);
+        assert_eq!((winsorised(&[0.0; 3]), winsorised(&[])), (vec![0.0; 3], vec![]));
+    }
+
+    #[test]
+    fn one_cluster_far_from_the_others_does_not_hide_them() {
+        let of = |last: f64| adjusted(&[&[1.0, 1.5, 0.9, 1.1, 0.8, 1.2, 1.3, last]])[0][0];
+        // The median size is 1.15, so that any size beyond 2.875 is the same.
+        assert_eq!([of(-3.0), of(-3000.0)], [of(-2.875); 2]);
+        // By hand: 7.8 against 2.875 is 4.925 of 10.675 in all, so that patterns reach it that flip 2.875 or less of the sizes, or all but that.
+        let sizes = [1.0, 1.5, 0.9, 1.1, 0.8, 1.2, 1.3, 2.875];
+        let flipped = |members: u32| (0..8).filter(|at| members >> at & 1 == 1).map(|at| sizes[at]).sum::<f64>();
+        let reached = (0..256_u32).filter(|members| flipped(*members) < 2.8751 || flipped(*members) > 7.7999);
+        assert_eq!(of(-3000.0), reached.count() as f64 / 256.0);
+    }
+
+    #[test]
+    fn many_comparisons_leave_one_clear_in_which_all_clusters_agree() {
+        // Ten clusters, of which all agree in one comparison and signs are all patterns of seven of them in 64 others, which ranks
+        // would not tell from it.
+        let agreed: Vec<f64> = (0..10).map(|at| 1.0 + 0.02 * f64::from(at)).collect();
+        let mixed = |members: u32| {
+            (0..10).map(move |at| f64::from(at + 1) * if members >> at & 1 == 1 { -1.0 } else { 1.0 })
+        };
+        let others: Vec<Vec<f64>> = (0..64).map(|members| mixed(8 * members).collect()).collect();
+        let family: Vec<&[f64]> = std::iter::once(&agreed).chain(&others).map(Vec::as_slice).collect();
+        assert_eq!(adjusted(&family)[0], [2.0 / 1024.0; 2]);
+    }
+
+    #[test]
+    fn differences_are_of_the_means_of_clusters_in_the_natural_scale() {
         let table = |values: &[(f64, f64)]| -> Vec<Sums> {
             values.iter().map(|(value, weight)| Sums { values: [*value; 3], weight: *weight }).collect()
         };
-        let [own, other] = [table(&[(6.0, 3.0), (8.0, 2.0)]), table(&[(3.0, 3.0), (6.0, 1.0)])];
-        // 14 / 5 - 9 / 4 nats, also where the weights differ.
-        let parts = contributions(&Metric::of("nll"), &own, &other).unwrap();
-        assert!((parts.iter().sum::<f64>() - 0.55).abs() < 1e-12, "{parts:?}");
+        let [own, other] = [table(&[(6.0, 3.0), (80.0, 20.0)]), table(&[(3.0, 3.0), (6.0, 1.0)])];
+        // 2 - 1 nats and 4 - 6, however much the clusters weigh.
+        assert_eq!(differences(&Metric::of("nll"), &own, &other), Some(vec![1.0, -2.0]));
         // Of three equal shares the geometric mean is the share.
-        let parts = contributions(&Metric::of("rouge"), &own, &other).unwrap();
-        assert!((parts.iter().sum::<f64>() - 0.55).abs() < 1e-12, "{parts:?}");
-        assert_eq!(contributions(&Metric::of("nll"), &own, &own), Some(vec![0.0; 2]));
-        assert_eq!(contributions(&Metric::of("nll"), &table(&[(f64::NAN, 1.0)]), &table(&[(1.0, 1.0)])), None);
+        let found = differences(&Metric::of("rouge"), &own, &other).unwrap();
+        assert!((found[0] - 100.0).abs() < 1e-9 && (found[1] + 200.0).abs() < 1e-9, "{found:?}");
+        assert_eq!(differences(&Metric::of("nll"), &own, &own), Some(vec![0.0; 2]));
+        assert_eq!(differences(&Metric::of("nll"), &table(&[(f64::INFINITY, 1.0)]), &table(&[(1.0, 1.0)])), None);
+        assert_eq!(differences(&Metric::of("nll"), &table(&[(1.0, 0.0)]), &table(&[(1.0, 1.0)])), Some(vec![0.0]));
     }
 }

@@ -111,6 +111,13 @@ pub fn cache_sizes(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+pub fn contrasts(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": ["array", "null"], "items": {"type": "string", "pattern": "^\\s*\\S+\\s+-\\s+\\S+\\s*$"}, "uniqueItems": true,
+        "default": [], "examples": [["tova - window+4", "tova@cut - tova"]],
+    })
+}
+
 /// Pattern of a number of entries that leave at once.
 const AT_ONCE: &str = "[1-9][0-9]*";
 

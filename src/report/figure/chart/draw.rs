@@ -275,9 +275,9 @@ pub(super) fn of_policy(line: &Line) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::series::SizeAxis;
     use crate::report::figure::Scale;
     use crate::report::fixture::{cell, panels};
+    use crate::report::series::SizeAxis;
 
     /// The places of a path, in units of a figure.
     fn spots(path: &str) -> Vec<(i32, i32)> {

@@ -99,12 +99,12 @@ pub(super) fn notes(charts: &[Chart]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::series::SizeAxis;
     use crate::ledger::Row;
     use crate::report::Interval;
     use crate::report::figure::chart::Surroundings;
     use crate::report::figure::{Scene, SeriesStyles};
     use crate::report::fixture::{cell, panels};
+    use crate::report::series::SizeAxis;
 
     /// Four books of two tokens, whose NLL is so far above the full cache's.
     fn at(policy: &str, size: Option<u32>, above: [f64; 4]) -> Vec<Row> {

@@ -66,9 +66,9 @@ fn digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::series::SizeAxis;
     use crate::report::figure::Scale;
     use crate::report::fixture::{at_share, cell, panels};
+    use crate::report::series::SizeAxis;
 
     #[test]
     fn a_chart_over_shares_says_so() {

@@ -33,7 +33,7 @@ pub(super) fn table(of: &Table) -> Markup {
                                 th scope="row" { span.called { (escape::plain(&line.name)) } }
                                 @for (entry, column) in line.cells.iter().zip(columns) {
                                     @let label = of.has_sentences.then_some(&*column.name);
-                                    (cell(entry.as_ref(), column.size, label, of.bold))
+                                    (cell(entry.as_ref(), column.size, label))
                                 }
                             }
                         }
@@ -50,14 +50,17 @@ pub(super) fn table(of: &Table) -> Markup {
 }
 
 /// A cell; a table of sentences names the column in it, for screens where cells stand below each other.
-fn cell(entry: Option<&Entry>, size: Option<Size>, label: Option<&str>, bold: &str) -> Markup {
+fn cell(entry: Option<&Entry>, size: Option<Size>, label: Option<&str>) -> Markup {
     let Some(entry) = entry else { return html! { td data-size=[size] {} } };
     let value = number(&entry.number);
+    let classes = [(value.is_none(), "words"), (entry.worse, "worse")];
+    let classes: Vec<&str> = classes.into_iter().filter(|(is, _)| *is).map(|(_, class)| class).collect();
+    let class = (!classes.is_empty()).then(|| classes.join(" "));
     html! {
         // Words may take several lines, numbers never.
-        td class=[value.is_none().then_some("words")] data-size=[size] data-v=[value] data-label=[label.map(escape::plain)] {
-            @if entry.bold { b { (escape::plain(&entry.number)) } span.vh { " (" (bold) ")" } }
-            @else { (escape::plain(&entry.number)) }
+        td class=[class] data-size=[size] data-v=[value] data-label=[label.map(escape::plain)] {
+            (escape::plain(&entry.number))
+            @if entry.worse { span.vh { " (worse than the best)" } }
             @if entry.partial { "†" }
             @if let Some(spread) = &entry.spread { " " span.spread { (escape::plain(spread)) } }
         }
@@ -112,10 +115,10 @@ mod tests {
 
     #[test]
     fn a_table_has_a_caption_and_scopes_and_says_what_it_is_about() {
-        let best =
-            Some(Entry { bold: true, partial: true, spread: Some("[9, 10]".into()), ..entry("9.5").unwrap() });
+        let worse =
+            Some(Entry { worse: true, partial: true, spread: Some("[9, 10]".into()), ..entry("9.5").unwrap() });
         let lines = vec![
-            Line::of_policy("tova", vec![best, None]),
+            Line::of_policy("tova", vec![worse, None]),
             Line {
                 name: "\"x\" 64".into(),
                 size: Some(64.into()),
@@ -124,7 +127,6 @@ mod tests {
         ];
         let grid = Grid { columns: vec![Column::of_size(64), "<all>".into()], lines };
         let made = Table {
-            bold: "not worse than any",
             notes: vec!["<b>warning".into()],
             size: Some(32.into()),
             ..Table::new("A <title>", "about & more", "policy", grid)
@@ -134,7 +136,7 @@ mod tests {
             "<caption>A &lt;title&gt;</caption>",
             r#"<th scope="col" data-size="64">64</th><th scope="col">&lt;all&gt;</th>"#,
             r#"<tr data-policy="tova"><th scope="row"><span class="called">tova</span></th>"#,
-            r#"<td data-size="64" data-v="9.5"><b>9.5</b><span class="vh"> (not worse than any)</span>† <span class="spread">[9, 10]</span></td><td></td>"#,
+            r#"<td class="worse" data-size="64" data-v="9.5">9.5<span class="vh"> (worse than the best)</span>† <span class="spread">[9, 10]</span></td><td></td>"#,
             r#"<tr data-policy="&quot;x&quot;" data-size="64">"#,
             r#"<div class="sheet" data-size="32">"#,
             "about &amp; more",
