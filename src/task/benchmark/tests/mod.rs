@@ -291,3 +291,24 @@ fn a_mistake_in_an_included_file_is_named_there() {
     std::fs::write(&base, "include: own.yaml\n").unwrap();
     assert!(definition::read(&own).unwrap_err().to_string().contains("include each other"));
 }
+
+#[test]
+fn numbers_and_texts_stand_for_each_other_and_overridden_mistakes_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [base, own] = ["base.yaml", "own.yaml"].map(|name| folder.path().join(name));
+    let numbers = format!("{KEYS}target_delimiter: 5\nnum_fewshot: \"2\"\n");
+    std::fs::write(&base, &numbers).unwrap();
+    std::fs::write(&own, "include: base.yaml\ntask: own\n").unwrap();
+    for path in [&base, &own] {
+        let definition = definition::read(path).unwrap().remove(0).1.remove(0);
+        assert_eq!((definition.target_delimiter.as_str(), definition.fewshot.count), ("5", 2));
+    }
+    std::fs::write(&base, KEYS.replace("generate_until", "generates")).unwrap();
+    std::fs::write(&own, "include: base.yaml\noutput_type: generate_until\n").unwrap();
+    let error = definition::read(&own).unwrap_err();
+    assert_eq!(
+        (error.file.as_str(), error.place.map(|(line, _)| line)),
+        (base.to_str().unwrap(), Some(5)),
+        "{error}"
+    );
+}
