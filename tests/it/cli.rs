@@ -162,6 +162,26 @@ fn the_smoke_sweep_runs_resumes_and_reports() {
         let ended = run(folder.path(), &["report", "results/smoke", "--reference", unknown]).with_code(2);
         ended.says(&[&format!("--reference {unknown}"), "hint: the policies are", "tova-head", "truncate"]);
     }
+    // Planned contrasts, named here or in the sweep.
+    let asked = ["report", "results/smoke", "--out", "elsewhere", "--contrasts", "tova - window,tova-head - tova"];
+    let asked = run(folder.path(), &asked).with_code(0).stdout;
+    assert!(
+        asked.contains("perplexity: planned contrasts") || asked.contains("Perplexity: planned contrasts"),
+        "{asked}"
+    );
+    let ended = run(folder.path(), &["report", "results/smoke", "--contrasts", "tova - tovo"]).with_code(2);
+    ended.says(&["`tovo` of --contrasts", "did you mean `tova`", "the policies are"]);
+    let planned = "models: [random-tiny]\npolicies: [window, tova]\ncache_sizes: [16]\ncontrasts: [tova - window]\n\
+                   tasks:\n  - perplexity: {dataset: random-words, length: 96, books: 6, chunks_per_book: 1}\n";
+    fs::write(folder.path().join("planned.yaml"), planned).unwrap();
+    let ran = run(folder.path(), &["run", "planned.yaml"]).with_code(0);
+    assert!(
+        ran.stdout.contains("planned contrasts") && ran.stdout.contains("tova \u{2212} window"),
+        "{}",
+        ran.stdout
+    );
+    let drawn = run(folder.path(), &["report", "results/planned", "--format", "csv"]).with_code(0);
+    assert!(drawn.stdout.contains("planned contrasts"), "{}", drawn.stdout);
     let plan = run(folder.path(), &["plan", "smoke"]).with_code(0);
     assert!(plan.stdout.contains("82 cells: 82 done, nothing to do") && plan.stderr.is_empty(), "{plan:?}");
     for what in [

@@ -79,7 +79,7 @@ fn differences(
         ..Line::new(name(pair), cells(panel, pair, outcome(pair)).to_vec())
     };
     let at = match &sizes.iter().collect::<Vec<_>>()[..] {
-        [size] => format!(" With {size}."),
+        [size] => format!(" The cache size is {size}."),
         _ => String::new(),
     };
     let mut about = format!(
