@@ -225,7 +225,7 @@ impl Chart {
                     .ticks
                     .windows(2)
                     .map(|pair| self.x(plot, pair[1].value) - self.x(plot, pair[0].value));
-                let step = (0.5 * places.fold(f64::INFINITY, f64::min) / self.lines.len() as f64).min(1.7);
+                let step = (0.5 * places.fold(f64::INFINITY, f64::min) / self.lines.len() as f64).min(1.2);
                 let own = self.lines.iter().position(|other| other.policy == line.policy).unwrap_or(0);
                 let aside = step * (own as f64 - (self.lines.len() - 1) as f64 / 2.0);
                 for (at, (low, high)) in &banded {
