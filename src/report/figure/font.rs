@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
-use resvg::usvg::fontdb::{Database, ID, Style};
+use resvg::usvg::fontdb::{Database, ID, Stretch, Style};
 use ttf_parser::{Face, GlyphId, OutlineBuilder};
 
 /// The embedded font, then what an SVG falls back to: Verdana is as wide, the others narrower, so nothing overlaps.
@@ -48,10 +48,13 @@ pub(super) fn fallback(c: char) -> Option<(ID, f64)> {
     static KNOWN: Mutex<Option<HashMap<char, Option<(ID, f64)>>>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let find = || {
-        // Upright and regular before others, then by name, so that the same machine draws the same.
+        // Upright, regular and like the embedded font before others, then by name, so that the same machine draws the same.
         let mut faces: Vec<_> = FONTS.faces().skip(1).collect();
-        faces.sort_by_key(|face| {
-            (face.style != Style::Normal, face.weight.0.abs_diff(400), face.post_script_name.clone(), face.index)
+        faces.sort_by_cached_key(|face| {
+            let name = face.post_script_name.clone();
+            let slant =
+                (face.style != Style::Normal, face.weight.0.abs_diff(400), face.stretch != Stretch::Normal);
+            (slant, !name.contains("Sans"), face.monospaced, name, face.index)
         });
         faces.iter().find_map(|face| Some((face.id, advance_in(face.id, c)?)))
     };

@@ -175,7 +175,7 @@ fn names_that_have_no_room_are_in_a_legend() {
 
 #[test]
 fn one_size_is_drawn_as_rows_with_the_best_at_the_top() {
-    // Costs, of which less is better... of a metric that says so: perplexities.
+    // Perplexities, of which a lower one is better.
     let perplexity = |policy: &str, size, values: [f64; 4]| at("nll", policy, size, values.map(f64::ln));
     let rows = [
         perplexity("full", None, [4.0; 4]),

@@ -9,7 +9,7 @@ use crate::report::escape;
 use crate::report::series::{Panel, Point};
 use crate::report::statistics::Estimate;
 
-/// So many bands over one value are a block.
+/// The least number of bands over one value that are a block.
 const BLOCK: usize = 3;
 
 /// More bands than these cover each other, and more bars cover the lines.
