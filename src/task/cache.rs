@@ -13,9 +13,8 @@ use anyhow::{Context, Result};
 use crate::eviction::{
     CacheOptions, CacheRule, CacheSpec, Positions, RecordedAttention, Schedule, Scope, ScoreCount, SizedPolicy,
 };
-use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, ModelShape, PromptScores, Tensor};
+use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, PromptScores, Tensor};
 use crate::metric::{HeldByHead, MetricSum, NO_NUMBER};
-use crate::task::memory::SampleLengths;
 
 /// The cache under which a sample is measured.
 #[derive(Clone, Copy, Debug)]
@@ -104,11 +103,6 @@ impl CacheConfig {
             CacheRule::Truncate { .. } => 0,
             CacheRule::Evict { .. } => self.start(tokens),
         }
-    }
-
-    /// The policy with the size that it has for a sample with such lengths.
-    pub fn sized_for(&self, shape: &ModelShape, lengths: &SampleLengths) -> Option<SizedPolicy> {
-        self.of_sample(shape, lengths).ok()?.sized()
     }
 
     /// Where a bounded cache branches off the full one: the last end of a block before it overflows or the text ends. One that is

@@ -227,6 +227,11 @@ impl CacheConfig {
         self.cache.rule.size().filter(|_| self.cache.relative.is_some())
     }
 
+    /// The policy with the size that it has for a sample with such lengths.
+    pub fn sized_for(&self, shape: &ModelShape, lengths: &SampleLengths) -> Option<SizedPolicy> {
+        self.of_sample(shape, lengths).ok()?.sized()
+    }
+
     /// Returns the entries of a cache for a sample with such lengths; `None` for the unbounded cache.
     pub fn entries_for(&self, shape: &ModelShape, lengths: &SampleLengths) -> Option<usize> {
         self.of_sample(shape, lengths).ok()?.cache.rule.size()

@@ -5,9 +5,9 @@
 //! combinations of tasks, models and policies exist, and where results go, is not known here.
 //!
 //! A part uses only those before it, in this order: keys and values of settings (`canonical`), the texts in the program (`embedded`),
-//! `cache` and `memory`, texts (`data`), what is asked of a model (`request`), what every task has (`prepared` and `spec`), `generation`,
-//! `retention`, `perplexity`, `benchmark`, the tasks that are files of it (`longbench`, `math`, `needle`, `questions`, `ruler`), `story`
-//! and `timing`, `registry`.
+//! `cache`, what caches hold (`memory`), texts (`data`), what is asked of a model (`request`), what every task has (`prepared` and
+//! `spec`), `generation`, `retention`, `perplexity`, `benchmark`, the tasks that are files of it (`longbench`, `math`, `needle`,
+//! `questions`, `ruler`), `story` and `timing`, `registry`.
 
 mod benchmark;
 mod cache;

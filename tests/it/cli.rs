@@ -912,9 +912,9 @@ fn a_plan_names_lengths_and_sizes_that_say_nothing_new() {
     let plan = run(setup.path(), &["plan", "sweep.yaml", "--results", "r"]).with_code(0).stdout;
     let tasks: Vec<&str> = plan.split("./model (").skip(1).collect();
     assert!(tasks[0].contains("up to 64 tokens, and the model was trained on 48"), "{plan}");
-    assert!(tasks[0].contains("so 64 evicts nothing: equal to full"), "{plan}");
+    assert!(tasks[0].contains("tova evicts nothing at 64: equal to full"), "{plan}");
     assert!(!tasks[1].contains("was trained on"), "{plan}");
-    assert!(tasks[1].contains("so 48, 64 evict nothing: equal to full"), "{plan}");
+    assert!(tasks[1].contains("tova evicts nothing at 48, 64: equal to full"), "{plan}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ const PROMPT: usize = 90;
 const EXEMPT: &str = "full, window+4, tova, h2o, tova@cut+1, tova@exempt, tova@16@exempt, tova@cut@exempt, h2o@cut@exempt, \
                       thirds, blocks@exempt";
 const ALL: &str = "full, window+4, tova, tova-head, h2o, tova@16, h2o@7, tova@cut, h2o@cut+8, tova@cut+1, window+4@cut, pyramid, \
-                   pyramid@16, thirds, thirds@cut, blocks, kept";
+                   pyramid@16, thirds, thirds@cut, blocks";
 
 /// Runs a sweep of both kinds of policies with sizes such as `cache_sizes: [12, 40]`, and returns rows of `nll`.
 fn rows(path: &Path, name: &str, model: &Model, sizes: &str) -> Vec<Row> {
@@ -40,12 +40,11 @@ fn rows(path: &Path, name: &str, model: &Model, sizes: &str) -> Vec<Row> {
          \x20 thirds: {{score: attention, scope: layer, budget: {{layers: [{}]}}}}\n\
          \x20 pyramid: {{score: attention, scope: head, keep_recent: 2, budget: {{pyramid: 3}}}}\n\
          \x20 blocks: {{score: \"block(attention, 5)\", scope: layer, schedule: cut}}\n\
-         \x20 kept: {{score: attention, scope: layer, keep_first: prompt}}\n\
          tasks:\n  - perplexity: {{dataset: ./texts, length: {TOKENS}, prompt: {PROMPT}, books: 1, chunks_per_book: 1, eviction_log: true}}\n",
         model.0,
         thirds.join(", ")
     );
-    let unlisted = ["pyramid:", "kept:"].iter().filter(|name| !policies.contains(name.trim_end_matches(':')));
+    let unlisted = ["pyramid:"].iter().filter(|name| !policies.contains(name.trim_end_matches(':')));
     let unlisted: Vec<&str> = unlisted.copied().collect();
     let sweep: String = sweep
         .lines()
@@ -97,6 +96,10 @@ fn held(model: &Model, row: &Row, log: &BTreeSet<[u32; 4]>, tokens: usize) -> u6
                 (*in_layer as usize, *in_group as usize) == (layer, group) && (*step as usize) < tokens
             });
             let left: BTreeSet<usize> = left.map(|[.., victim]| *victim as usize).collect();
+            // Where only a window bounds a layer, its entries are those that it reaches, whatever the log says of them.
+            let only_window = row.local_layers.as_deref() == Some("exempt")
+                || row.cache_size >= window.map(|window| window as u32);
+            let left = if window.is_some() && only_window { BTreeSet::new() } else { left };
             let first = tokens.saturating_sub(window.unwrap_or(usize::MAX));
             bytes += (first..tokens).filter(|token| !left.contains(token)).count() * numbers * 2;
         }

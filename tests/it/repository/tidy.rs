@@ -231,6 +231,7 @@ const PARTS: [(&str, &[&str]); 3] = [
             "canonical",
             "embedded",
             "cache",
+            "memory",
             "data",
             "request",
             "prepared",
