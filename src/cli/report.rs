@@ -156,7 +156,7 @@ fn draw(arguments: &Arguments, current: Current) -> Result<Written> {
     let (width, is_dimmed) = (terminal::columns(WIDTH), terminal::is_dimmed());
     let plain = arguments.plain.unwrap_or_default();
     let is_page = formats.iter().any(|format| format.name == "html");
-    let pages = if is_page && arguments.results.contains(&out) { pages(&out, &rows)? } else { BTreeMap::new() };
+    let pages = if is_page && arguments.results.contains(&out) { pages(&out, rows)? } else { BTreeMap::new() };
     let publications: Vec<String> = match arguments.published.iter().any(|name| name == "all") {
         true => paper::publication_names().into_iter().map(str::to_owned).collect(),
         false => arguments.published.clone(),

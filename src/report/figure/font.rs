@@ -45,7 +45,9 @@ fn is_invisible(c: char) -> bool {
 
 /// A font of the machine that has a character, and how wide that is in it, in units of the embedded font.
 pub(super) fn fallback(c: char) -> Option<(ID, f64)> {
-    static KNOWN: Mutex<Option<HashMap<char, Option<(ID, f64)>>>> = Mutex::new(None);
+    /// Face and width of each letter that was asked for; `None` where no font has it.
+    type Known = HashMap<char, Option<(ID, f64)>>;
+    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let find = || {
         // Upright, regular and like the embedded font before others, then by name, so that the same machine draws the same.

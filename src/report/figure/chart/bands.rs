@@ -54,7 +54,7 @@ impl Chart {
     pub(super) fn intervals(&self) -> Intervals {
         match self.lines.iter().filter(|line| line.spots.iter().any(|spot| spot.band.is_some())).count() {
             0..=MOST_BANDS => Intervals::Bands,
-            ..=MOST_BARS => Intervals::Bars,
+            n if n <= MOST_BARS => Intervals::Bars,
             _ => Intervals::None,
         }
     }

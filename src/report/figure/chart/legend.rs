@@ -74,9 +74,9 @@ impl Chart {
     /// Where a policy's line ends, as a share of the value axis.
     fn end_of(&self, policy: &str) -> Option<f64> {
         let spots = self.lines.iter().filter(|line| line.policy == policy).flat_map(|line| &line.spots);
-        let shares = spots.map(|spot| self.values.share(spot.point.estimate.value));
+        let mut shares = spots.map(|spot| self.values.share(spot.point.estimate.value));
         // What is beyond the axis is drawn at its border.
-        shares.filter(|share| !share.is_nan()).next_back().map(|share| share.clamp(-0.1, 1.1))
+        shares.rfind(|share| !share.is_nan()).map(|share| share.clamp(-0.1, 1.1))
     }
 }
 
