@@ -15,8 +15,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# The build of the README, or the one that .ci/run makes anyway.
-cargo build --release --locked ${TOVA_BENCH_FEATURES:+--features="$TOVA_BENCH_FEATURES"}
+# The build of the README.
+cargo build --release --locked
 bench="${CARGO_TARGET_DIR:-target}/release/tova-bench"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
