@@ -50,6 +50,8 @@ pub(crate) enum Horizontal {
     CacheShare,
     /// Memory of keys and values, in percent of the full cache's or in bytes.
     Memory,
+    /// Bytes that caches of some sizes hold.
+    Held(&'static str),
     /// Octaves of a number, whose points are in the middle between two ticks.
     Octaves(&'static str),
     Number(&'static str),
@@ -68,7 +70,7 @@ impl Horizontal {
     }
 
     pub(crate) fn is_of_sizes(self) -> bool {
-        matches!(self, Self::CacheSize | Self::CacheShare | Self::Memory)
+        matches!(self, Self::CacheSize | Self::CacheShare | Self::Memory | Self::Held(_))
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -76,7 +78,10 @@ impl Horizontal {
             Horizontal::CacheSize => "cache size (entries)",
             Horizontal::CacheShare => "cache size (share)",
             Horizontal::Memory => "mean memory of keys and values",
-            Horizontal::Octaves(name) | Horizontal::Number(name) | Horizontal::Named(name) => name,
+            Horizontal::Held(name)
+            | Horizontal::Octaves(name)
+            | Horizontal::Number(name)
+            | Horizontal::Named(name) => name,
         }
     }
 }

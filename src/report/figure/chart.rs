@@ -116,7 +116,7 @@ impl Chart {
             SizeAxis::Entries => (Horizontal::of_sizes(&panel.sizes()), Axis::of_sizes(&panel.sizes())),
             _ => {
                 let places: Vec<f64> = lines.iter().flat_map(|line| &line.spots).map(|spot| spot.across).collect();
-                (Horizontal::Number(axis.name()), Axis::of_values(&places, Scale::Log))
+                (Horizontal::Held(axis.name()), Axis::of_values(&places, Scale::Log))
             }
         };
         Self::of_panel(panel, title, across, scale, lines).with_bands_of(reference, "")

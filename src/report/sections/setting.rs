@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{METRIC, Measured, Report, SETTING, Setting, pairs, slices, speed, values};
+use super::{METRIC, Measured, Report, SETTING, Setting, memory, pairs, slices, speed, values};
 use crate::format::capital;
 use crate::report::document::{Block, Fact, Group, Section, Table};
 
@@ -46,7 +46,9 @@ pub(super) fn facts(setting: &Setting<'_>) -> Vec<Block> {
 /// Tables of the first metric of each setting, with its planned contrasts, or of a timing its one table.
 pub(super) fn summary(report: &Report<'_>) -> Vec<Block> {
     let of_setting = |setting: Setting<'_>| {
-        let first = speed::table(&setting).or_else(|| values::headline(setting.panels[0]).into_iter().next());
+        let first = speed::table(&setting)
+            .or_else(|| memory::table(setting.panels[0]))
+            .or_else(|| values::headline(setting.panels[0]).into_iter().next());
         let title = |table: Table| Table { title: format!("{} \u{B7} {}", table.title, setting.title()), ..table };
         let contrasts = pairs::planned(setting.panels[0]);
         let tables: Vec<Block> =
