@@ -79,7 +79,8 @@ fn log(results: &Path, cell: &str) -> BTreeSet<[u32; 4]> {
     let is_log = |file: &PathBuf| {
         ![".tokens.", ".groups.", ".html"].iter().any(|kind| file.to_string_lossy().contains(kind))
     };
-    let table = Table::from_parquet(fs::read(files.find(is_log).unwrap()).unwrap()).unwrap();
+    let Some(file) = files.find(is_log) else { return BTreeSet::new() };
+    let table = Table::from_parquet(fs::read(file).unwrap()).unwrap();
     let [layers, groups, steps, victims] =
         ["layer", "group", "step", "victim"].map(|name| table.column::<u32>(name).unwrap());
     (0..layers.len()).map(|at| [layers[at], groups[at], steps[at], victims[at]]).collect()
