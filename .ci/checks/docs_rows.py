@@ -157,7 +157,7 @@ def pairs(reports, options):
     lost = [name for name in names if not any(of == name for of, _ in cells)]
     if lost:
         fail(f"no pairs {lost} in {options['rows']}")
-    heads = sorted({head for _, head in cells}, key=int)
+    heads = sorted({head for _, head in cells}, key=lambda size: float(size.rstrip("%")))
     return grid([(name, f"`{name}`") for name in names], heads, cells) + caption(lines_of(out / "report.csv"), options)
 
 
