@@ -15,7 +15,7 @@ use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::canonical::json;
 use crate::task::data::TextSample;
-use crate::task::memory::CacheMemory;
+use crate::task::memory::{CacheMemory, SampleLengths};
 use crate::task::perplexity::measure;
 use crate::task::prepared::{Batch, PreparedTask, Report, SampleResult, Samples, TokenCost};
 use crate::task::request::{Request, by_slice};
@@ -85,7 +85,8 @@ impl RollingText {
     pub fn read(&self, model: &LanguageModel, config: &CacheConfig) -> Result<RollingResult> {
         let mut read = RollingResult::default();
         for window in &self.windows {
-            let window = self.for_rule(window, config.cache.rule);
+            let own = config.of_sample(model.shape(), &window.lengths())?;
+            let window = self.for_rule(window, own.cache.rule);
             let prefix = FullCachePrefix::read(model, &window.tokens, None, std::slice::from_ref(config))?;
             let result = measure(model, &window, None, config, prefix.as_ref())?;
             let whole = result.sums.iter().filter(|sum| sum.metric == "nll" && sum.slice.is_none());
@@ -175,6 +176,12 @@ impl Samples for Documents {
 
     fn tokens(&self, sample: usize) -> usize {
         self.documents[sample].text.windows.iter().map(|window| window.tokens.len()).sum()
+    }
+
+    /// Those of its longest window, which each has a cache of its own.
+    fn lengths(&self, sample: usize, _: &CacheConfig) -> SampleLengths {
+        let windows = self.documents[sample].text.windows.iter().map(TextSample::lengths);
+        windows.max_by_key(|lengths| lengths.tokens).unwrap_or_else(|| SampleLengths::of_text(0))
     }
 
     fn full_cache_tokens(&self, configs: &[CacheConfig]) -> usize {
