@@ -178,7 +178,7 @@ impl Samples for Documents {
         self.documents[sample].text.windows.iter().map(|window| window.tokens.len()).sum()
     }
 
-    /// Those of its longest window, which each has a cache of its own.
+    /// Returns the lengths of the sample's longest window; every window has a cache of its own.
     fn lengths(&self, sample: usize, _: &CacheConfig) -> SampleLengths {
         let windows = self.documents[sample].text.windows.iter().map(TextSample::lengths);
         windows.max_by_key(|lengths| lengths.tokens).unwrap_or_else(|| SampleLengths::of_text(0))
