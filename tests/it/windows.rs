@@ -128,7 +128,7 @@ fn rows_say_what_holds_in_layers_with_a_window() {
     assert_ne!(nll("gemma", "tova", Some("bounded"), 12), nll("gemma", "tova", Some("exempt"), 12));
     close(nll("gemma", "full", None, 12), score("gemma", &[]));
     let report = fs::read_to_string(path.join("results/summary.md")).unwrap();
-    assert!(report.contains("| tova@exempt |"), "{report}");
+    assert!(report.contains("| tova@exempt at 12 |"), "{report}");
 }
 
 /// The same where layers share caches, have a state in place of one, hold latent vectors, or have windows that do not slide: cells
