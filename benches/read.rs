@@ -58,8 +58,8 @@ impl Vectors for NoVectors {
         Cow::default()
     }
 
-    fn values(&self, _: usize) -> &[f32] {
-        &[]
+    fn values(&self, _: usize, _: usize) -> Cow<'_, [f32]> {
+        Cow::default()
     }
 
     fn dim(&self) -> usize {

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tova_bench::eviction::{self, CacheOptions, CacheSize, CacheSpec, Schedule};
+use tova_bench::eviction::{CacheOptions, CacheSize, CacheSpec, DefinedPolicy, Schedule};
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{Arithmetic, DeviceChoice, ModelFiles, TextThreads, WeightType};
 use tova_bench::show::{self, Request, View};
@@ -220,6 +220,8 @@ struct CacheArguments<'py> {
     #[pyo3(item)]
     local_layers: String,
     #[pyo3(item)]
+    format: String,
+    #[pyo3(item)]
     seed: u64,
 }
 
@@ -236,17 +238,18 @@ impl CacheArguments<'_> {
     }
 
     /// The settings, and the policies that are defined beside presets.
-    fn settings(&self) -> PyResult<(CacheSettings, Vec<(String, eviction::Policy)>)> {
-        let (policy, own): (String, Vec<(String, eviction::Policy)>) = match &self.policy {
+    fn settings(&self) -> PyResult<(CacheSettings, Vec<DefinedPolicy>)> {
+        let (policy, own): (String, Vec<DefinedPolicy>) = match &self.policy {
             NamedOrOwn::Named(name) => (name.clone(), Vec::new()),
-            NamedOrOwn::Own(policy) => ("own policy".to_owned(), vec![("own policy".to_owned(), policy.get().0)]),
+            NamedOrOwn::Own(policy) => (policy.get().0.name.clone(), vec![policy.get().0.clone()]),
         };
         let refused = |error: anyhow::Error| pyo3::exceptions::PyValueError::new_err(error.to_string());
         let schedule = self.schedule.as_deref().map(str::parse::<Schedule>).transpose().map_err(refused)?;
         let cache_size = self.cache_size.as_deref().map(str::parse::<CacheSize>).transpose().map_err(refused)?;
         let positions = self.positions.parse().map_err(refused)?;
         let local_layers = self.local_layers.parse().map_err(refused)?;
-        let options = CacheOptions::new(positions, local_layers);
+        let format = self.format.parse().map_err(refused)?;
+        let options = CacheOptions { positions, local_layers, format };
         let settings = CacheSettings { policy, cache_size, schedule, options, seed: self.seed };
         Ok((settings, own))
     }

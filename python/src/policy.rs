@@ -6,7 +6,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use scoped_tls_hkt::scoped_thread_local;
-use tova_bench::eviction::{self, CustomScore, Remembered, Score, Step};
+use tova_bench::eviction::{CustomScore, DefinedPolicy, Remembered, Score, Step};
 use tova_bench::sweep::parse_definitions;
 
 use crate::bytes;
@@ -19,7 +19,7 @@ scoped_thread_local! {
 }
 
 #[pyclass(frozen)]
-pub struct Policy(pub eviction::Policy);
+pub struct Policy(pub DefinedPolicy);
 
 #[pymethods]
 impl Policy {
@@ -30,14 +30,14 @@ impl Policy {
     #[pyo3(signature = (definition, function=None, identity=None))]
     fn new(definition: &str, function: Option<Py<PyAny>>, identity: Option<String>) -> PyResult<Policy> {
         let defined = parse_definitions(definition, "policy").map_err(|error| exception(&error.into()))?;
-        let Some((_, mut policy)) = defined.into_iter().next() else {
+        let Some(mut own) = defined.into_iter().next() else {
             return Err(exception(&anyhow::anyhow!("no policy is defined")));
         };
         if let Some(function) = function {
             let id = format!("python({})", identity.unwrap_or_default());
-            policy.score = Score::Custom(CustomScore::new(id, Box::new(move |step| scores(&function, step))));
+            own.policy.score = Score::Custom(CustomScore::new(id, Box::new(move |step| scores(&function, step))));
         }
-        Ok(Policy(policy))
+        Ok(Policy(own))
     }
 }
 

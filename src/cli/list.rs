@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::output::print;
 use crate::eviction::formula::{WORDS, calls};
-use crate::eviction::{SCORES, presets::PRESETS};
+use crate::eviction::{FORMATS, SCORES, VectorFormat, presets::PRESETS};
 use crate::lm::families;
 use crate::sweep::{BUILT_IN, json_schema};
 use crate::task;
@@ -29,6 +29,7 @@ enum Listable {
     Scores,
     Tasks,
     Benchmarks,
+    Formats,
     Models,
     Sweeps,
 }
@@ -44,6 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
             return Ok(if fails { 1 } else { 0 });
         }
         Listable::Benchmarks => benchmarks(),
+        Listable::Formats => formats(),
         Listable::Models => {
             format!("{MODELS}\nArchitectures, by the `model_type` of config.json: {}\n", families().join(", "))
         }
@@ -53,11 +55,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
 
 fn policies() -> String {
     let mut text = String::from(
-        "Sweeps may also name these, which are no eviction policies:\n  \
+        "Sweeps may also name these, which are not eviction policies:\n  \
          full         the unbounded cache; one cell, whatever the sizes\n  \
          truncate     the text in pieces of k tokens, each with an empty cache (the paper's Baseline)\n\n\
          Policies. A number after + always keeps that many first tokens. What follows an @ goes before what the sweep says:\n\
-         when entries leave (tova@cut, h2o@128, tova@cut+16), or the positions at which keys are rotated (window+4@slot)\n",
+         when entries leave (tova@cut, h2o@128, tova@cut+16), the positions at which keys are rotated (window+4@slot),\n\
+         or how keys and values are stored (tova@q8_0, see `list formats`)\n",
     );
     for preset in PRESETS.iter() {
         let name = format!("{}[+I]", preset.name);
@@ -88,6 +91,24 @@ fn scores() -> String {
         text += &format!("  {}{}\n", function.name, function.meaning);
     }
     text
+}
+
+fn formats() -> String {
+    let mut text = String::from(
+        "How a cache stores keys and values: `format: q8_0` in a sweep, tova@q8_0 or full@q4_0 after a policy, q8_0/q4_0 for keys and values.\n\
+         What is stored is what queries attend to. Bits a number, scales included, for heads of 64 and of 128 numbers:\n\n",
+    );
+    for known in FORMATS {
+        let vector = VectorFormat { numbers: known.value, hadamard: false };
+        // In the long run, so that KIVI's newest entries do not count.
+        let bits = |dim: usize| match known.value.kivi_bits() {
+            Some(_) => known.value.stored_bytes(dim) as f64 * 8.0 / dim as f64,
+            None => vector.counted_bytes(dim, 1) as f64 * 8.0 / dim as f64,
+        };
+        text += &format!("  {:<10} {:<6} {:<6} {}\n", known.name, bits(64), bits(128), known.meaning);
+    }
+    text + "\nWith an h after its name (q4_0h) a format of llama.cpp is of vectors that are turned by a Hadamard matrix, as llama.cpp turns them \
+            by default (not with LLAMA_ATTN_ROT_DISABLE=1): keys by the largest that divides a head, values by one of 64 numbers at most.\n"
 }
 
 fn benchmarks() -> String {

@@ -173,7 +173,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     for (cell, seconds) in model_task.cells.iter().zip(seconds) {
         let size = cell.cell.size_text().unwrap_or("-".into());
         let entries = model_task.task.cache_entries(&cell.cell.cache, shape);
-        let cache = Bytes(shape.cache_bytes_by_head(&entries)).to_string();
+        let cache = Bytes(shape.cache_bytes_by_head(&entries, cell.cell.cache.options.format)).to_string();
         let state = state(model_task, cell);
         let own = own_entries(model_task, cell);
         text += &line(&cell.cell.label(), &size, &own, &state, &cache, &duration(*seconds));

@@ -187,7 +187,7 @@ pub(super) fn pages(folder: &Path, rows: &[Row]) -> Result<BTreeMap<(Text, Text)
     let has = |base: &Path, ending: &str| folder.join(base).with_added_extension(ending).is_file();
     let samples = ledger.side_files(rows)?;
     let of_text = |row: &Row| (SeriesKey::of(row).without_cache(), row.sample.clone());
-    let full = samples.iter().filter(|(row, base)| row.policy == "full" && has(base, "tokens.parquet"));
+    let full = samples.iter().filter(|(row, base)| row.variant() == "full" && has(base, "tokens.parquet"));
     let full: BTreeMap<_, _> = full.map(|(row, base)| (of_text(row), folder.join(base))).collect();
     for (row, base) in samples.iter().filter(|(_, base)| has(base, "groups.parquet")) {
         let name = base.with_added_extension("html");

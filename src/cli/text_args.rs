@@ -10,7 +10,7 @@ use super::error::UsageError;
 use super::machine_args::MachineArguments;
 use super::progress::{Mode, Progress};
 use crate::bounded_read;
-use crate::eviction::{CacheOptions, CacheSize, LocalLayers, Policy, Positions, Schedule};
+use crate::eviction::{CacheFormat, CacheOptions, CacheSize, DefinedPolicy, LocalLayers, Positions, Schedule};
 use crate::lm::source::{HubSettings, ModelSource};
 use crate::lm::{Arithmetic, ModelFiles, TextThreads, WeightType};
 use crate::sweep::read_definitions;
@@ -56,6 +56,9 @@ pub(super) struct TextArguments {
     /// Layers with a window of their own: bounded by the policy too, or exempt from it
     #[arg(long, default_value = "bounded", value_parser = parse::<LocalLayers>)]
     local_layers: LocalLayers,
+    /// How keys and values are stored: a format such as q8_0, or q8_0/q4_0 for keys and values (see `tova-bench list formats`)
+    #[arg(long, default_value = "f32", value_parser = parse::<CacheFormat>)]
+    format: CacheFormat,
     /// Tokens read at a time; results do not depend on it
     #[arg(long, value_name = "N", default_value_t = CHUNK as u64, value_parser = clap::value_parser!(u64).range(1..))]
     chunk: u64,
@@ -113,14 +116,15 @@ impl TextArguments {
     }
 
     /// The policies of `--define`.
-    pub(super) fn definitions(&self) -> Result<Vec<(String, Policy)>> {
+    pub(super) fn definitions(&self) -> Result<Vec<DefinedPolicy>> {
         Ok(self.define.as_deref().map(read_definitions).transpose()?.unwrap_or_default())
     }
 
     /// The cache that the flags ask for.
     pub(super) fn cache(&self) -> CacheSettings {
         let (policy, cache_size, schedule) = (self.policy.clone(), self.cache_size, self.schedule);
-        let options = CacheOptions::new(self.positions, self.local_layers);
+        let options =
+            CacheOptions { positions: self.positions, local_layers: self.local_layers, format: self.format };
         CacheSettings { policy, cache_size, schedule, options, seed: self.seed }
     }
 }

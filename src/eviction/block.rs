@@ -50,8 +50,8 @@ pub trait Vectors {
     /// position 0.
     fn keys(&self, kv_head: usize, mask: &[f32]) -> Cow<'_, [f32]>;
 
-    /// The values of a head: (columns, dim)
-    fn values(&self, kv_head: usize) -> &[f32];
+    /// The values of the first columns of a head: (columns, dim)
+    fn values(&self, kv_head: usize, columns: usize) -> Cow<'_, [f32]>;
 
     /// Dimensions of a head.
     fn dim(&self) -> usize;

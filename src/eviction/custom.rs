@@ -45,7 +45,8 @@ impl Step<'_> {
 
     /// (key-value heads of the group, entries, dim)
     pub fn values(&self) -> Vec<f32> {
-        self.of_entries(|kv_head| self.vectors.values(kv_head).to_vec())
+        let columns = self.columns.last().map_or(0, |last| last + 1);
+        self.of_entries(|kv_head| self.vectors.values(kv_head, columns).into_owned())
     }
 
     fn of_entries(&self, vectors: impl Fn(usize) -> Vec<f32>) -> Vec<f32> {

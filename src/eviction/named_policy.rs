@@ -1,6 +1,7 @@
 //! How a policy is written: a name, and after `@` what it has of its own. Sweeps, the command line and Python read it here.
 
 use super::amount::FirstTokens;
+use super::cache_format::CacheFormat;
 use super::cache_rule::CacheRule;
 use super::options::CacheOptions;
 use super::policy::Policy;
@@ -14,13 +15,24 @@ pub struct WrittenPolicy<'a> {
     pub name: &'a str,
     pub schedule: Option<Schedule>,
     pub options: CacheOptions,
+    /// Whether the format among the options is written here.
+    pub says_format: bool,
+}
+
+/// A policy under a name of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefinedPolicy {
+    pub name: String,
+    pub policy: Policy,
+    /// Its format where none is written after the name.
+    pub format: Option<CacheFormat>,
 }
 
 /// The policies that a name can mean.
 #[derive(Clone, Copy, Default)]
 pub struct KnownPolicies<'a> {
     /// Policies under names of their own, which go before presets.
-    pub defined: &'a [(String, Policy)],
+    pub defined: &'a [DefinedPolicy],
     /// The schedule of presets, in place of their own.
     pub schedule: Option<Schedule>,
 }
@@ -42,23 +54,29 @@ pub struct PolicyError {
 }
 
 impl<'a> WrittenPolicy<'a> {
-    /// Reads a policy. It has these `options` where it does not say others.
+    /// Reads a policy. It has these `options` where it does not say others; one that never evicts has only a format that it says itself.
     ///
     /// # Errors
-    /// What follows `@` is not a setting of a policy, or the policy never evicts and has none.
+    /// What follows `@` is not a setting of a policy, or the policy never evicts and it is not a format.
     pub fn parse(written: &'a str, options: CacheOptions) -> Result<WrittenPolicy<'a>, PolicyError> {
         let mut parts = written.split('@');
         let name = parts.next().unwrap_or_default();
-        let mut policy = WrittenPolicy { name, schedule: None, options };
+        let mut policy = WrittenPolicy { name, schedule: None, options, says_format: false };
+        if policy.never_evicts() {
+            policy.options = CacheOptions::default();
+        }
         for setting in parts {
-            if policy.never_evicts() {
-                let message = format!("`{name}` never evicts, so nothing leaves and its keys never move");
-                return Err(PolicyError { message, hint: format!("write `{name}`") });
-            }
+            let format: Option<CacheFormat> = setting.parse().ok();
             match setting.parse() {
+                _ if let Some(format) = format => {
+                    policy.options.format = format;
+                    policy.says_format = true;
+                }
+                Ok(_) if policy.never_evicts() => return Err(has_no_evictions(name)),
                 Ok(schedule) => policy.schedule = Some(schedule),
-                Err(_) if policy.options.set(setting) => {}
-                Err(_) => return Err(unknown_setting(setting, name)),
+                Err(_) if !policy.options.set(setting) => return Err(unknown_setting(setting, name)),
+                Err(_) if policy.never_evicts() => return Err(has_no_evictions(name)),
+                Err(_) => {}
             }
         }
         Ok(policy)
@@ -74,7 +92,7 @@ impl<'a> WrittenPolicy<'a> {
     /// # Errors
     /// A name that no policy has, a preset whose file is not there, or a schedule for a policy that never evicts.
     pub fn resolve(self, known: KnownPolicies<'_>) -> Result<NamedPolicy, PolicyError> {
-        let WrittenPolicy { name, schedule, options } = self;
+        let WrittenPolicy { name, schedule, mut options, says_format } = self;
         let rule = match name {
             _ if self.never_evicts() && schedule.is_some() => {
                 let message = format!("a schedule has no meaning for the policy {name}");
@@ -89,6 +107,9 @@ impl<'a> WrittenPolicy<'a> {
                     PolicyError { message, hint: presets::hint_of(&error) }
                 })?;
                 let schedule = schedule.unwrap_or(policy.schedule);
+                if let Some(format) = known.defined(name).and_then(|own| own.format).filter(|_| !says_format) {
+                    options.format = format;
+                }
                 CacheRule::Evict { policy: Policy { schedule, ..policy }, size: () }
             }
         };
@@ -100,15 +121,24 @@ fn unknown_setting(setting: &str, policy: &str) -> PolicyError {
     let names: Vec<_> = CacheOptions::known_words().chain(["cut"]).collect();
     let near = did_you_mean(setting, names.iter().copied());
     let hint = format!("{near}after @ write {}, cut+16, or a number from 1 to {MOST_AT_ONCE}", names.join(", "));
-    let message = format!("`{setting}` of `{policy}` is not a schedule or a kind of positions");
+    let message = format!("`{setting}` of `{policy}` is not a schedule, a kind of positions or a format");
     PolicyError { message, hint }
 }
 
-impl KnownPolicies<'_> {
+fn has_no_evictions(name: &str) -> PolicyError {
+    let message = format!("`{name}` never evicts, so nothing leaves and its keys never move");
+    PolicyError { message, hint: format!("write `{name}`, or `{name}` with a format such as {name}@q8_0") }
+}
+
+impl<'a> KnownPolicies<'a> {
+    fn defined(self, name: &str) -> Option<&'a DefinedPolicy> {
+        self.defined.iter().find(|own| own.name == name)
+    }
+
     /// The policy of a name without `@`: one that is defined, such a one with other first tokens (`mine+4`), or a preset. `None` if
     /// there is none; an error of a preset whose file is not there.
     fn find(self, name: &str) -> Option<anyhow::Result<Policy>> {
-        let defined = |name: &str| self.defined.iter().find(|(other, _)| other == name).map(|(_, policy)| *policy);
+        let defined = |name: &str| Some(self.defined(name)?.policy);
         let with_first = || {
             let (base, keep_first) = presets::split_keep_first(name)?;
             Some(Policy { keep_first: FirstTokens::tokens(keep_first), ..defined(base)? })
@@ -125,7 +155,7 @@ impl KnownPolicies<'_> {
         let names: Vec<&str> =
             ["full", "truncate"].into_iter().chain(PRESETS.iter().map(|preset| preset.name)).collect();
         let known: Vec<&str> =
-            names.into_iter().chain(self.defined.iter().map(|(name, _)| name.as_str())).collect();
+            names.into_iter().chain(self.defined.iter().map(|own| own.name.as_str())).collect();
         let near = match presets::known_elsewhere(name) {
             Some(preset) => format!("did you mean `{preset}`? "),
             None => did_you_mean(name, known.iter().copied()),
@@ -147,12 +177,13 @@ mod tests {
     fn what_follows_a_policy_is_read_in_any_order() {
         let usual = CacheOptions { positions: Positions::Squeezed, ..CacheOptions::default() };
         let read = |written| {
-            let WrittenPolicy { name, schedule, options } = WrittenPolicy::parse(written, usual).unwrap();
+            let WrittenPolicy { name, schedule, options, .. } = WrittenPolicy::parse(written, usual).unwrap();
             (name, schedule.map(|own| own.to_string()), options)
         };
         assert_eq!(read("tova"), ("tova", None, usual));
         assert_eq!(read("tova@cut"), ("tova", Some("cut".to_owned()), usual));
-        let options = CacheOptions::new(Positions::Slot, LocalLayers::Exempt);
+        let options =
+            CacheOptions { positions: Positions::Slot, local_layers: LocalLayers::Exempt, ..CacheOptions::default() };
         let all = ("window+4", Some("128".to_owned()), options);
         assert_eq!(read("window+4@slot@exempt@128"), all);
         assert_eq!(read("window+4@128@slot@exempt"), all);
@@ -175,7 +206,7 @@ mod tests {
             WrittenPolicy::parse(written, CacheOptions::default()).unwrap()
         }
         let mine = Policy { keep_first: FirstTokens::tokens(1), ..presets::by_name("h2o").unwrap() };
-        let defined = [("mine".to_owned(), mine), ("tova".to_owned(), mine)];
+        let defined = ["mine", "tova"].map(|name| DefinedPolicy { name: name.to_owned(), policy: mine, format: None });
         let known = KnownPolicies { defined: &defined, schedule: Some(Schedule::Cut) };
         let found = |written: &str| read(written).resolve(known).ok()?.rule.policy();
         assert_eq!((found("mine"), found("tova")), (Some(mine), Some(mine)));

@@ -1,13 +1,16 @@
-//! The options of a cache beside its policy and its size: where keys are rotated, and what holds in layers with a window.
+//! The options of a cache beside its policy and its size: where keys are rotated, what holds in layers with a window, and how keys and
+//! values are stored.
 //!
 //! All that the program says of an option is here: its key in sweeps and rows, its words, and its usual value. A new one is a field and a
 //! line in each function of [`CacheOptions`].
 
+use std::borrow::Cow;
 use std::str::FromStr;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use super::cache_format::{CacheFormat, FORMATS};
 use super::settings::{Keyword, keyword, name_of, of_name};
 
 /// The options of a cache. Their encoding, which enters ids, has only those that are not usual, so that a new option moves no id.
@@ -19,6 +22,9 @@ pub struct CacheOptions {
     /// What the policy does in layers with a window of their own.
     #[serde(skip_serializing_if = "is_usual")]
     pub local_layers: LocalLayers,
+    /// How keys and values are stored. Unlike the other options it has a meaning where nothing is evicted.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub format: CacheFormat,
 }
 
 fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
@@ -26,20 +32,26 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl CacheOptions {
-    /// Makes options of those that have a key in sweeps and a flag. The others, which only words set, are usual.
-    pub fn new(positions: Positions, local_layers: LocalLayers) -> CacheOptions {
-        CacheOptions { positions, local_layers }
-    }
-
     /// Lists key and word of each option, in the order in which words are written after a policy.
-    pub fn words(self) -> [(&'static str, &'static str); 2] {
-        [("positions", self.positions.name()), ("local_layers", self.local_layers.name())]
+    pub fn words(self) -> [(&'static str, Cow<'static, str>); 3] {
+        [
+            ("positions", self.positions.name().into()),
+            ("local_layers", self.local_layers.name().into()),
+            ("format", self.format.to_string().into()),
+        ]
     }
 
-    /// Lists the words of all values of all options.
+    /// Lists the words of all values of all options; a format may have one for keys and one for values, with a `/` between.
     pub fn known_words() -> impl Iterator<Item = &'static str> {
         let positions = POSITIONS.iter().map(|known| known.name);
-        positions.chain(LOCAL_LAYERS.iter().map(|known| known.name))
+        let layers = LOCAL_LAYERS.iter().map(|known| known.name);
+        positions.chain(layers).chain(FORMATS.iter().map(|known| known.name))
+    }
+
+    /// The options that have a meaning where nothing is evicted.
+    #[must_use]
+    pub fn without_evictions(self) -> CacheOptions {
+        CacheOptions { format: self.format, ..CacheOptions::default() }
     }
 
     /// Sets the option that has this word, and says whether there is one.
@@ -49,6 +61,8 @@ impl CacheOptions {
             self.positions = positions;
         } else if let Ok(local_layers) = word.parse() {
             self.local_layers = local_layers;
+        } else if let Ok(format) = word.parse() {
+            self.format = format;
         } else {
             return false;
         }
@@ -56,7 +70,7 @@ impl CacheOptions {
     }
 
     /// Lists the words of the options that are not usual.
-    pub fn unusual(self) -> impl Iterator<Item = &'static str> {
+    pub fn unusual(self) -> impl Iterator<Item = Cow<'static, str>> {
         let usual = CacheOptions::default().words();
         self.words().into_iter().zip(usual).filter(|(own, usual)| own != usual).map(|((_, word), _)| word)
     }

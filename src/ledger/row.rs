@@ -115,6 +115,8 @@ row! {
     /// What the policy does in layers with a window of their own, `bounded` or `exempt`; `None` for models without such layers,
     /// and for `full` and `truncate`.
     local_layers: Option<Text>,
+    /// How keys and values are stored, such as `q8_0`, or `q8_0/q4_0` for keys and values; absent in rows of earlier versions.
+    format: Option<Text>,
     /// Tokens that a query sees in each layer, as `24 24 -`, where `-` is no limit; `None` for models without such layers, and in
     /// rows of earlier versions.
     windows: Option<Text>,
@@ -222,7 +224,7 @@ impl Row {
         let schedule = self.schedule.as_deref();
         // As of presets, of what rows before schedules do not say.
         let own = presets::own_schedule(&self.policy).to_string();
-        let options = self.unusual_options().filter(|_| !self.never_evicts());
+        let options = self.unusual_options();
         for kind in schedule.filter(|kind| *kind != own).into_iter().chain(options) {
             variant.to_mut().push_str(&format!("@{kind}"));
         }
@@ -232,12 +234,16 @@ impl Row {
     /// Lists the words of the options of the row's cache that are not usual.
     pub fn unusual_options(&self) -> impl Iterator<Item = &str> {
         let words = self.options().into_iter().zip(CacheOptions::default().words());
-        words.filter(|((_, own), (_, usual))| *own != Some(usual)).filter_map(|((_, own), _)| own)
+        words.filter(|((_, own), (_, usual))| own.is_some_and(|own| own != usual)).filter_map(|((_, own), _)| own)
     }
 
     /// Lists column and word of each option of the row's cache, in the order of [`CacheOptions::words`].
-    pub fn options(&self) -> [(&'static str, Option<&str>); 2] {
-        [("positions", Some(&self.positions)), ("local_layers", self.local_layers.as_deref())]
+    pub fn options(&self) -> [(&'static str, Option<&str>); 3] {
+        [
+            ("positions", Some(&self.positions)),
+            ("local_layers", self.local_layers.as_deref()),
+            ("format", self.format.as_deref()),
+        ]
     }
 
     /// Whether the row's cache never evicts, so that positions and prefill do not matter to it.

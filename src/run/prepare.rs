@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::cost::{self, Cost};
 use super::missing::MissingPath;
 use super::shards::{self, Piece};
-use crate::eviction::CacheRule;
+use crate::eviction::CacheSpec;
 use crate::ledger::{CellId, CellName, Ledger, Manifest, ManifestCell, Status, Text};
 use crate::lm::ModelFiles;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings};
@@ -140,7 +140,7 @@ pub fn prepare(
     let hub = Hub { settings: hub, progress };
     // Cells are ordered by model, then by task, and those whose tasks have the same samples share prefixes. Settings without an
     // effect on the full cache do not change samples.
-    let task_of = |cell: &Cell| cell.task.for_rule(CacheRule::Unbounded, false);
+    let task_of = |cell: &Cell| cell.task.for_cache(&CacheSpec::default());
     for cells in cells.selected.chunk_by(|a, b| a.model == b.model && task_of(a) == task_of(b)) {
         let (first, task) = (&cells[0], task_of(&cells[0]));
         let files = match &found {

@@ -156,6 +156,7 @@ fn placed(
         local_layers: policy
             .filter(|_| model_task.files.shape.has_windows())
             .map(|_| cell.cache.options.local_layers.name().into()),
+        format: Some(cell.cache.options.format.to_string().into()),
         windows: windows(&model_task.files.shape),
         prefill: cell.task.prefill().into(),
         task: cell.task.name.into(),

@@ -11,15 +11,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use anyhow::{Error, Result, bail};
+use indexmap::IndexMap;
 
 use super::machine::Workers;
 use super::prepare::ModelTask;
+use crate::eviction::CacheFormat;
 use crate::lm::{LanguageModel, TextThreads, clone_error, is_out_of_memory};
 use crate::task::{Batch, CacheConfig, FullCachePrefix, SampleResult};
 
 /// Samples that share a prefix, and the cells that lack some of them.
 pub(super) struct BatchJob {
     pub samples: Range<usize>,
+    /// The format of the prefix.
+    pub format: CacheFormat,
     /// Indices of cells, each with the samples it lacks.
     pub cells: Vec<(usize, Vec<usize>)>,
 }
@@ -39,8 +43,19 @@ impl BatchJob {
                 |of_cell: &[usize]| of_cell.iter().copied().filter(|sample| samples.contains(sample)).collect();
             let cells = self.cells.iter().map(|(cell, of_cell)| (*cell, lacking(of_cell)));
             let cells = cells.filter(|(_, lacking): &(usize, Vec<usize>)| !lacking.is_empty()).collect();
-            BatchJob { samples, cells }
+            BatchJob { samples, cells, ..self }
         })
+    }
+
+    /// A job for each format of its cells.
+    fn by_format(self, of_cell: impl Fn(usize) -> CacheFormat) -> Vec<BatchJob> {
+        let mut jobs: IndexMap<CacheFormat, BatchJob> = IndexMap::new();
+        for (cell, lacking) in self.cells {
+            let format = of_cell(cell);
+            let new = || BatchJob { samples: self.samples.clone(), format, cells: Vec::new() };
+            jobs.entry(format).or_insert_with(new).cells.push((cell, lacking));
+        }
+        jobs.into_values().collect()
     }
 }
 
@@ -85,6 +100,7 @@ struct Queue {
 
 /// A cell, and the samples of a batch that it lacks.
 struct CellJob {
+    format: CacheFormat,
     batch: Arc<(Range<usize>, Option<FullCachePrefix>)>,
     cell: usize,
     samples: Vec<usize>,
@@ -98,7 +114,7 @@ enum Job {
 impl Queue {
     /// Puts samples of a batch back into the queue; the prefix of the batch is then read again.
     fn put_back(&mut self, back: BatchJob) {
-        match self.batches.iter_mut().find(|job| job.samples == back.samples) {
+        match self.batches.iter_mut().find(|job| (&job.samples, job.format) == (&back.samples, back.format)) {
             Some(job) => job.cells.extend(back.cells),
             None => self.batches.push_front(back),
         }
@@ -117,6 +133,8 @@ pub(super) fn work(
     report: Report<'_>,
     warn: &(dyn Fn(String) + Sync),
 ) -> Result<()> {
+    let format = |cell: usize| model_task.cells[cell].cell.cache.options.format;
+    let jobs = jobs.into_iter().flat_map(|job| job.by_format(format)).collect();
     let jobs = split(jobs, workers.workers);
     let queue = Mutex::new(Queue { batches: jobs.into(), at_once: workers, ..Queue::default() });
     let changed = Condvar::new();
@@ -215,9 +233,9 @@ impl Worker<'_> {
         let samples = &self.model_task.samples;
         match caught(|| samples.read_prefix(self.model, job.samples.clone(), &configs)) {
             Ok(prefix) => {
-                let batch = Arc::new((job.samples, prefix));
+                let (batch, format) = (Arc::new((job.samples, prefix)), job.format);
                 let cells = job.cells.into_iter();
-                let cells = cells.map(|(cell, samples)| CellJob { batch: Arc::clone(&batch), cell, samples });
+                let cells = cells.map(|(cell, samples)| CellJob { format, batch: Arc::clone(&batch), cell, samples });
                 self.lock().cells.extend(cells);
                 Ok(())
             }
@@ -254,14 +272,14 @@ impl Worker<'_> {
             let [texts, fewer] = [at_once, queue.at_once].map(texts);
             (self.warn)(format!("the GPU has no memory for {texts} texts at once, now {fewer}: {error:#}"));
         }
-        for CellJob { batch, cell, samples } in std::mem::take(&mut queue.cells) {
-            queue.put_back(BatchJob { samples: batch.0.clone(), cells: vec![(cell, samples)] });
+        for CellJob { format, batch, cell, samples } in std::mem::take(&mut queue.cells) {
+            queue.put_back(BatchJob { samples: batch.0.clone(), format, cells: vec![(cell, samples)] });
         }
         queue.put_back(job);
         Ok(())
     }
 
-    fn measure_cell(&self, CellJob { batch, cell, samples }: &CellJob) -> GoOn {
+    fn measure_cell(&self, CellJob { format, batch, cell, samples }: &CellJob) -> GoOn {
         let (all, prefix) = &**batch;
         let (config, side_by_side) = (self.config(*cell), self.at_once.side_by_side);
         let (model, prefix) = (self.model, prefix.as_ref());
@@ -287,7 +305,7 @@ impl Worker<'_> {
         if let Err(error) = measured {
             left.iter().try_for_each(|sample| (self.report)(*cell, *sample, Err(clone_error(&error))))?;
         }
-        let job = BatchJob { samples: all.clone(), cells: vec![(*cell, again)] };
+        let job = BatchJob { samples: all.clone(), format: *format, cells: vec![(*cell, again)] };
         no_memory.map_or(Ok(()), |error| self.measure_again(job, error))
     }
 }
@@ -305,7 +323,7 @@ mod tests {
     fn batches_are_split_until_every_worker_has_a_cell() {
         let job = |samples: Range<usize>, cells: &[(usize, &[usize])]| {
             let cells = cells.iter().map(|(cell, lacking)| (*cell, lacking.to_vec())).collect();
-            BatchJob { samples, cells }
+            BatchJob { samples, format: CacheFormat::default(), cells }
         };
         type Cells = Vec<(usize, Vec<usize>)>;
         let of = |jobs: Vec<BatchJob>, workers: usize| -> Vec<(Range<usize>, Cells)> {

@@ -19,6 +19,7 @@ use super::models::Models;
 use super::prepare::{ModelTask, NamedCell, Prepared};
 use super::rows;
 use super::schedule::{self, BatchJob, GoOn};
+use crate::eviction::CacheFormat;
 use crate::ledger::{Journal, Ledger, Opened, Row, Status, rows_in};
 use crate::lm::{Interrupted, LanguageModel, device_name, machine_name};
 use crate::metric::{MetricSum, NO_NUMBER};
@@ -105,7 +106,7 @@ impl Work<'_> {
         loaded: &mut Option<Arc<LanguageModel>>,
     ) -> Result<()> {
         let batches = model_task.samples.batches().into_iter();
-        let mut jobs: Vec<BatchJob> = batches.map(|samples| BatchJob { samples, cells: Vec::new() }).collect();
+        let mut jobs: Vec<BatchJob> = batches.map(|samples| BatchJob { samples, format: CacheFormat::default(), cells: Vec::new() }).collect();
         let progress = self.open_journals(model_task, cells, &mut jobs)?;
         jobs.retain(|batch| !batch.cells.is_empty());
         let open = OpenTask { work: self, model_task, job, progress };

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 
 use super::attention::Attention;
 use super::{LONGEST, Side, View, tokens};
-use crate::eviction::{CacheSize, CacheSpec, Policy};
+use crate::eviction::{CacheSize, CacheSpec, DefinedPolicy};
 use crate::text::{CacheSettings, ScoreSettings, TextLength, TextModel, WriteSettings};
 
 /// A request to show a text.
@@ -16,7 +16,7 @@ pub struct Request<'a> {
     /// One cache, or two side by side.
     pub caches: Vec<CacheSettings>,
     /// Policies of one's own, which go before presets.
-    pub own: &'a [(String, Policy)],
+    pub own: &'a [DefinedPolicy],
     /// Tokens read at a time.
     pub chunk: usize,
     /// Tokens that the model writes after the text, with the first cache.

@@ -4,6 +4,7 @@
 //! sweep calls them, and different ones never do. Display names, devices, dates and commits are not part of the meaning. Once
 //! published, an id must not change silently: a test pins one.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
@@ -93,7 +94,7 @@ impl Cell {
     pub fn kinds(&self) -> Vec<String> {
         let CacheSpec { rule, options, .. } = self.cache;
         let schedule = rule.policy().map(|policy| policy.schedule.to_string());
-        schedule.into_iter().chain(options.unusual().map(str::to_owned)).collect()
+        schedule.into_iter().chain(options.unusual().map(Cow::into_owned)).collect()
     }
 
     /// Makes the configuration of the cache for a model of this shape.

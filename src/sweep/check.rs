@@ -8,7 +8,7 @@ use super::keys::{MAX_ROPE_FACTOR, ModelYaml, RopeOverrideYaml, SweepYaml};
 use super::{ModelSpec, Sweep, policies};
 use crate::eviction::presets;
 use crate::eviction::{
-    CacheOptions, CacheRule, CacheSize, KnownPolicies, LONGEST_KNOWN, NamedPolicy, Policy, WrittenPolicy,
+    CacheOptions, CacheRule, CacheSize, DefinedPolicy, KnownPolicies, LONGEST_KNOWN, NamedPolicy, Policy, WrittenPolicy,
 };
 use crate::format::did_you_mean;
 use crate::ledger::Contrast;
@@ -22,7 +22,7 @@ const MOST_CELLS: usize = 100_000;
 
 /// Checks one file. Errors call it `file`, which also names the sweep if it has no name of its own. `own` policies come from
 /// the program, and follow those of the file unless that places them.
-pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> Result<Sweep, ConfigError> {
+pub(super) fn check(shape: SweepYaml, file: &str, own: &[DefinedPolicy]) -> Result<Sweep, ConfigError> {
     check_size(&shape)?;
     let name = match shape.name {
         Some(name) if name.value.trim().is_empty() => {
@@ -36,27 +36,28 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
     };
     let models = models(shape.models)?;
     let mut defined = policies::definitions(shape.define, shape.schedule)?;
-    for (name, _) in own {
+    for DefinedPolicy { name, .. } in own {
         policies::check_name(name, shape.policies.referenced)?;
     }
     let in_file = defined.len();
     // The program's own policies have a schedule.
     defined.extend(own.iter().cloned());
     let known = KnownPolicies { defined: &defined, schedule: shape.schedule };
-    let options = CacheOptions::new(shape.positions, shape.local_layers);
+    let options =
+        CacheOptions { positions: shape.positions, local_layers: shape.local_layers, format: shape.format };
     let mut policies = policies::named(&shape.policies, known, options)?;
     let is_listed = |name: &str| {
         let base = |listed: &str| presets::split_keep_first(listed).is_some_and(|(base, _)| base == name);
         policies.iter().any(|policy| policy.name == name || base(&policy.name))
     };
     let unlisted =
-        defined[..in_file].iter().map(|(name, _)| name.clone()).filter(|name| !is_listed(name)).collect();
+        defined[..in_file].iter().map(|own| own.name.clone()).filter(|name| !is_listed(name)).collect();
     let placed: Vec<String> = policies.iter().map(|policy| policy.name.clone()).collect();
-    let others = own.iter().filter(|(name, _)| !placed.contains(name));
-    policies.extend(others.map(|(name, policy)| NamedPolicy {
-        name: name.clone(),
-        rule: CacheRule::Evict { policy: *policy, size: () },
-        options,
+    let others = own.iter().filter(|own| !placed.contains(&own.name));
+    policies.extend(others.map(|own| NamedPolicy {
+        name: own.name.clone(),
+        rule: CacheRule::Evict { policy: own.policy, size: () },
+        options: CacheOptions { format: own.format.unwrap_or(options.format), ..options },
     }));
     if let Some(memory) = shape.memory.first().filter(|_| !shape.cache_sizes.is_empty()) {
         let hint = "remove one of them, or write two sweeps";

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::schema::names;
 use crate::eviction::formula::Pool;
 use crate::eviction::{
-    Amount, Budget, CacheSize, FirstTokens, LocalLayers, MemorySize, PoolOver, Positions, Schedule, Scope,
+    Amount, Budget, CacheFormat, CacheSize, FirstTokens, LocalLayers, MemorySize, PoolOver, Positions, Schedule, Scope,
 };
 use crate::lm::{Arithmetic, RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
@@ -68,6 +68,11 @@ pub(super) struct SweepYaml {
     #[serde(default)]
     #[schemars(schema_with = "names::local_layers")]
     pub local_layers: LocalLayers,
+    /// How keys and values are stored, for every policy that evicts and does not say so itself: a format such as q8_0, or {keys: q8_0,
+    /// values: q4_0} (see `tova-bench list formats`). `full` and `truncate` have another than f32 only if they say so (`full@q8_0`).
+    #[serde(default)]
+    #[schemars(schema_with = "names::formats")]
+    pub format: CacheFormat,
     /// Comparisons planned before anything is measured, each one policy minus another. Their verdicts are corrected among themselves
     /// alone.
     #[serde(default)]
@@ -192,6 +197,10 @@ pub(super) struct PolicyYaml {
     #[serde(default)]
     #[schemars(schema_with = "names::schedules")]
     pub schedule: Option<Schedule>,
+    /// How keys and values are stored; by default as the sweep says.
+    #[serde(default)]
+    #[schemars(schema_with = "names::formats")]
+    pub format: Option<CacheFormat>,
     /// Sizes of their own for layers or key-value heads, whose mean is the cache size, or a pool of them; by default every head of every
     /// layer has the same size.
     #[schemars(extend("default" = null))]

@@ -20,7 +20,7 @@ pub use cell::{Cell, ModelSpec, ResolvedCell};
 pub use schema::json_schema;
 pub use select::{SelectedCells, Selection, Shard, ShardError};
 
-use crate::eviction::{CacheOptions, CacheRule, CacheSize, CacheSpec, NamedPolicy, Policy};
+use crate::eviction::{CacheRule, CacheSize, CacheSpec, DefinedPolicy, NamedPolicy};
 use crate::ledger::Contrast;
 use crate::task::TaskSpec;
 use crate::yaml::{ConfigError, Location, parse_yaml, read_file, refuse};
@@ -56,7 +56,7 @@ pub const BUILT_IN: [(&str, &str); 2] = [
 ///
 /// # Errors
 /// A file without definitions, or the first thing wrong with them.
-pub fn read_definitions(path: &Path) -> Result<Vec<(String, Policy)>, ConfigError> {
+pub fn read_definitions(path: &Path) -> Result<Vec<DefinedPolicy>, ConfigError> {
     parse_definitions(&read_file(path)?, &path.display().to_string())
 }
 
@@ -64,7 +64,7 @@ pub fn read_definitions(path: &Path) -> Result<Vec<(String, Policy)>, ConfigErro
 ///
 /// # Errors
 /// A text without definitions, or the first thing wrong with them.
-pub fn parse_definitions(text: &str, file: &str) -> Result<Vec<(String, Policy)>, ConfigError> {
+pub fn parse_definitions(text: &str, file: &str) -> Result<Vec<DefinedPolicy>, ConfigError> {
     let DefineYaml { define } = parse_yaml(text, file)?;
     let defined = if define.is_empty() {
         refuse(Location::UNKNOWN, "defines no policy", "write one under `define:`")
@@ -80,7 +80,7 @@ impl Sweep {
     ///
     /// # Errors
     /// The first thing wrong with the file, with its line, its column and a hint, or a name that a policy cannot have.
-    pub fn read(path: &Path, own: &[(String, Policy)]) -> Result<Sweep, ConfigError> {
+    pub fn read(path: &Path, own: &[DefinedPolicy]) -> Result<Sweep, ConfigError> {
         // A built-in name wins over a file of that name: results must not depend on the current folder.
         match BUILT_IN.iter().find(|(built_in, _)| path.as_os_str() == *built_in) {
             Some((name, text)) => Sweep::parse_with(text, &format!("{name}.yaml"), own),
@@ -96,7 +96,7 @@ impl Sweep {
         Sweep::parse_with(text, file, &[])
     }
 
-    fn parse_with(text: &str, file: &str, own: &[(String, Policy)]) -> Result<Sweep, ConfigError> {
+    fn parse_with(text: &str, file: &str, own: &[DefinedPolicy]) -> Result<Sweep, ConfigError> {
         let shape = parse_yaml(text, file).map_err(misplaced::advised)?;
         check::check(shape, file, own).map_err(|error| error.in_file(file))
     }
@@ -136,11 +136,10 @@ impl Sweep {
             CacheSize::Memory(_) => (task.length, Some(size)),
         };
         let rule = policy.rule.at(entries);
-        let task = task.for_rule(rule, relative.is_some());
         // Where nothing is evicted, the three kinds of positions are the same, and windows bound their layers in any case.
-        let options = rule.policy().map_or_else(CacheOptions::default, |_| policy.options);
+        let options = rule.policy().map_or_else(|| policy.options.without_evictions(), |_| policy.options);
         let relative = relative.filter(|_| rule != CacheRule::Unbounded);
         let cache = CacheSpec { rule, relative, options, seed: self.seed };
-        Cell { model: model.clone(), policy: policy.name.clone(), cache, task }
+        Cell { model: model.clone(), policy: policy.name.clone(), cache, task: task.for_cache(&cache) }
     }
 }

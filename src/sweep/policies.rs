@@ -6,7 +6,7 @@ use super::keys::{BudgetYaml, HeadsYaml, PolicyYaml, ShareYaml};
 use super::schema::names::fixed_policies;
 use crate::eviction::formula::{Formula, Pool};
 use crate::eviction::{
-    Amount, Budget, BudgetPool, CacheOptions, KnownPolicies, NamedPolicy, Policy, PolicyError, Schedule, Score,
+    Amount, Budget, BudgetPool, CacheOptions, DefinedPolicy, KnownPolicies, NamedPolicy, Policy, PolicyError, Schedule, Score,
     WrittenPolicy,
 };
 use crate::yaml::{self, ConfigError, Location, Spanned};
@@ -15,11 +15,11 @@ use crate::yaml::{self, ConfigError, Location, Spanned};
 pub(super) fn definitions(
     define: IndexMap<Spanned<String>, PolicyYaml>,
     of_sweep: Option<Schedule>,
-) -> Result<Vec<(String, Policy)>, ConfigError> {
+) -> Result<Vec<DefinedPolicy>, ConfigError> {
     let mut defined = Vec::new();
     for (Spanned { value: name, referenced, .. }, shape) in define {
         check_name(&name, referenced)?;
-        let PolicyYaml { score, pool: of_heads, scope, keep_first, keep_recent, schedule, budget } = shape;
+        let PolicyYaml { score, pool: of_heads, scope, keep_first, keep_recent, schedule, budget, format } = shape;
         let score = match Score::new(&score.value, of_heads) {
             Ok(score) => score,
             Err(error) => {
@@ -30,7 +30,7 @@ pub(super) fn definitions(
         let budget = budget.map(|budget| budget_of(budget, of_heads)).transpose()?.unwrap_or_default();
         let schedule = schedule.or(of_sweep).unwrap_or_default();
         let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
-        defined.push((name, policy));
+        defined.push(DefinedPolicy { name, policy, format });
     }
     Ok(defined)
 }

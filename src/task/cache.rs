@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::eviction::{
-    CacheOptions, CacheRule, CacheSpec, Positions, RecordedAttention, Schedule, Scope, ScoreCount, SizedPolicy,
+    CacheFormat, CacheOptions, CacheRule, CacheSpec, Positions, RecordedAttention, Schedule, Scope, ScoreCount, SizedPolicy,
 };
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, PromptScores, Tensor};
 use crate::metric::{HeldByHead, MetricSum, NO_NUMBER};
@@ -40,11 +40,13 @@ pub(super) fn scores_without_numbers(count: ScoreCount) -> Result<Option<MetricS
     Ok((no_numbers > 0).then(|| MetricSum::new(NO_NUMBER, no_numbers as f64, all as f64)))
 }
 
-/// The beginning of a text, read with the full cache.
+/// The beginning of a text, read with the full cache in the format of those that go on from it.
 pub struct FullCachePrefix {
     pub(super) memory: Memory,
     /// The states after each of the tokens: (tokens, hidden)
     pub(super) states: Tensor,
+    /// The same of the full cache in f32, where predictions are compared with it and the format is another.
+    reference: Option<Tensor>,
     pub(super) read: usize,
     pub(super) seconds: f64,
     /// Where policies cut the prompt, and what they know of it there.
@@ -54,7 +56,22 @@ pub struct FullCachePrefix {
 impl CacheConfig {
     /// Whether a cache that evicts keeps every key, to measure the attention that evicted entries would have received.
     pub fn measures_loss(&self) -> bool {
-        self.compare && self.cache.options.positions == Positions::Absolute
+        self.compare && self.cache.options.positions == Positions::Absolute && !self.format().is_rounded()
+    }
+
+    pub(super) fn format(&self) -> CacheFormat {
+        self.cache.options.format
+    }
+
+    /// Whether it is the unbounded cache that others are compared with.
+    pub(super) fn is_reference(&self) -> bool {
+        self.cache.rule == CacheRule::Unbounded && !self.format().is_rounded()
+    }
+
+    /// Whether it can go on from the beginning of what a cache without a bound has read further in its format. Positions depend on what
+    /// was evicted, and KIVI packs entries after a while.
+    fn can_branch_off(&self) -> bool {
+        self.cache.options.positions == Positions::Absolute && self.format().kivi_bits().is_none()
     }
 
     /// Tokens of the full-cache prefix that this configuration needs of a text of `tokens`, of which the first may be a prompt.
@@ -75,9 +92,7 @@ impl CacheConfig {
     /// Whether it cuts the prompt, and what it needs to know of that can be found while the full cache reads it, with others. Scores
     /// that depend on the size need to know it, which is another for every prompt where it is a share of that.
     fn shares_prompt(&self) -> bool {
-        let policy = self
-            .sized()
-            .filter(|policy| policy.awaits_prompt() && self.cache.options.positions == Positions::Absolute);
+        let policy = self.sized().filter(|policy| policy.awaits_prompt() && self.can_branch_off());
         policy.is_some_and(|policy| {
             let score = policy.score;
             let knows_size = self.cache.relative.is_none() || !self.cache.rule.scores_depend_on_size();
@@ -108,7 +123,7 @@ impl CacheConfig {
     /// Where a bounded cache branches off the full one: the last end of a block before it overflows or the text ends. One that is
     /// cut branches off after all `tokens`.
     pub(super) fn start(&self, tokens: usize) -> usize {
-        match self.sized().filter(|_| self.cache.options.positions == Positions::Absolute) {
+        match self.sized().filter(|_| self.can_branch_off()) {
             Some(_) if self.shares_prompt() => tokens,
             Some(policy) if policy.awaits_prompt() => 0,
             // The sums of attention that some policies continue from are saved for one size only.
@@ -222,7 +237,21 @@ impl FullCachePrefix {
         // A cache at least as large as the text is the full cache: nothing branches off.
         let forks = configs.iter().filter(|config| config.evicting(text).is_some());
         let forks: Vec<CacheConfig> = forks.copied().collect();
-        FullCachePrefix::read_to(model, tokens, &forks, (read, prompt.into_iter().collect()), text)
+        let ends = || prompt.into_iter().collect();
+        let format = format_of(configs);
+        let own = FullCachePrefix::read_to(model, tokens, (&forks, format), (read, ends()), text)?;
+        let is_compared = format.is_rounded() && configs.iter().any(|config| config.compare);
+        let Some(prefix) = own else { return Ok(None) };
+        let exact = match is_compared {
+            true => FullCachePrefix::read_to(model, tokens, (&[], CacheFormat::default()), (read, ends()), text)?,
+            false => None,
+        };
+        Ok(Some(FullCachePrefix { reference: exact.map(|exact| exact.states), ..prefix }))
+    }
+
+    /// States with which predictions are compared.
+    pub(super) fn reference(&self) -> &Tensor {
+        self.reference.as_ref().unwrap_or(&self.states)
     }
 
     /// Reads the first `read` of `tokens`, the beginning of a text of `text` tokens, with the full cache. Reads stop at `ends`, ascending:
@@ -230,7 +259,7 @@ impl FullCachePrefix {
     pub(super) fn read_to(
         model: &LanguageModel,
         tokens: &[u32],
-        configs: &[CacheConfig],
+        (configs, format): (&[CacheConfig], CacheFormat),
         (read, ends): (usize, Vec<usize>),
         text: usize,
     ) -> Result<Option<FullCachePrefix>> {
@@ -262,6 +291,7 @@ impl FullCachePrefix {
             cuts: &cuts,
             expect: read,
             text,
+            options: CacheOptions { format, ..CacheOptions::default() },
             ..MemoryPlan::unbounded()
         };
         let mut memory = model.new_memory(&plan);
@@ -281,8 +311,13 @@ impl FullCachePrefix {
         }
         let states = if states.len() == 1 { states.remove(0) } else { Tensor::cat(&states, 0)? };
         let seconds = started.elapsed().as_secs_f64();
-        Ok(Some(FullCachePrefix { memory, states, read, seconds, cuts: at_ends }))
+        Ok(Some(FullCachePrefix { memory, states, reference: None, read, seconds, cuts: at_ends }))
     }
+}
+
+/// The format of configurations that share a prefix.
+pub(super) fn format_of(configs: &[CacheConfig]) -> CacheFormat {
+    configs.first().map_or_else(CacheFormat::default, CacheConfig::format)
 }
 
 #[cfg(test)]

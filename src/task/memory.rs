@@ -5,7 +5,7 @@ use std::ops::Range;
 use anyhow::{Result, ensure};
 
 use super::cache::CacheConfig;
-use crate::eviction::{CacheRule, CacheSize, CacheSpec, MemorySize, SizedPolicy};
+use crate::eviction::{CacheOptions, CacheRule, CacheSize, CacheSpec, MemorySize, SizedPolicy};
 use crate::format::Bytes;
 use crate::lm::{Memory, ModelShape};
 
@@ -31,7 +31,7 @@ pub enum Pieces {
     OfText { lead: usize },
 }
 
-/// What a cache holds in bytes, at 16 bits a number, whatever its numbers are computed in.
+/// What a cache holds in bytes of its format; f32 counts as 16 bits a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CacheMemory {
     /// Mean over the predicted tokens, while each is predicted.
@@ -115,6 +115,10 @@ impl CacheConfig {
         lengths: &SampleLengths,
         after_cut: Option<&HeldEntries>,
     ) -> Option<CacheMemory> {
+        if self.cache.options.format.kivi_bits().is_some() && self.evicting(lengths.tokens).is_some() {
+            // Scales of a group stay with the last of its entries.
+            return None;
+        }
         let cuts_once = |policy: SizedPolicy| policy.schedule.cuts() && policy.schedule.every().is_none();
         match self
             .sized()
@@ -145,7 +149,7 @@ impl CacheConfig {
             for (entries, held) in entries.iter_mut().zip(&own) {
                 *entries = held.map_or(*entries, |held| (held + tokens).saturating_sub(after_cut.seen));
             }
-            shape.cache_bytes_by_head(&entries) / 2
+            shape.held_bytes_by_head(&entries, self.cache.options.format)
         };
         let all: Vec<u64> = lengths.predicted.clone().map(held).collect();
         let whole = shape.held_bytes((None, self.cache.options), 0)(lengths.whole());
@@ -193,11 +197,16 @@ impl CacheConfig {
 
     /// The largest size whose mean memory is `memory` or less.
     fn size_of_memory(&self, shape: &ModelShape, lengths: &SampleLengths, memory: MemorySize) -> Result<usize> {
-        let full = shape.held_bytes((None, self.cache.options), 0)(lengths.whole());
+        let full = shape.held_bytes((None, CacheOptions::default()), 0)(lengths.whole());
         let most = match memory {
             MemorySize::Share(share) => full as f64 * share.number(),
             MemorySize::Bytes(bytes) => bytes as f64,
         };
+        ensure!(
+            self.cache.options.format.kivi_bits().is_none(),
+            "what a cache of {} holds where entries are evicted depends on which these are; give it `cache_sizes`",
+            self.cache.options.format
+        );
         let mean = |size: usize| self.with_size(size).mean_memory(shape, lengths);
         let mut fits = self.least_size(1)?;
         let least = mean(fits);

@@ -91,17 +91,18 @@ impl TaskSpec {
         TaskSpec { selection: texts.selection(), texts: Some(texts.clone()), ..spec }
     }
 
-    /// Returns the task without the settings that have no effect under a cache rule. Cells that differ in nothing else are one
+    /// Returns the task without the settings that have no effect under a cache. Cells that differ in nothing else are one
     /// cell. Where a prompt ends matters to a cache that is cut there, and to a `relative` size.
     #[must_use]
-    pub fn for_rule(&self, rule: CacheRule, relative: bool) -> TaskSpec {
+    pub fn for_cache(&self, cache: &CacheSpec) -> TaskSpec {
+        let CacheSpec { rule, relative, options, .. } = *cache;
         let mut spec = self.clone();
-        if rule == CacheRule::Unbounded {
+        if rule == CacheRule::Unbounded && !options.format.is_rounded() {
             // The full cache would be compared with itself.
             spec.compare_to_full = self.compare_to_full.map(|_| false);
         }
         if let Some(generation) = &mut spec.generation {
-            generation.query_aware |= !rule.awaits_prompt() && (!relative || rule == CacheRule::Unbounded);
+            generation.query_aware |= !rule.awaits_prompt() && (relative.is_none() || rule == CacheRule::Unbounded);
         }
         spec
     }

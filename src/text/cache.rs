@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::eviction::{
-    CacheOptions, CacheRule, CacheSize, CacheSpec, KnownPolicies, NamedPolicy, Policy, PolicyError, Schedule,
+    CacheOptions, CacheRule, CacheSize, CacheSpec, DefinedPolicy, KnownPolicies, NamedPolicy, PolicyError, Schedule,
     WrittenPolicy,
 };
 use crate::lm::ModelShape;
@@ -53,15 +53,18 @@ impl CacheSettings {
     ///
     /// # Errors
     /// An unknown policy, or a size that it cannot have whatever the text is.
-    pub fn check(&self, defined: &[(String, Policy)]) -> Result<(), InvalidSettings> {
+    pub fn check(&self, defined: &[DefinedPolicy]) -> Result<(), InvalidSettings> {
         const LONG: usize = 1 << 30;
         self.spec(defined, TextLength { prompt: None, text: LONG }).map(|_| ())
     }
 
     /// The policy that the settings name. `defined` policies go before presets.
-    fn named(&self, defined: &[(String, Policy)]) -> Result<NamedPolicy, InvalidSettings> {
-        let written = WrittenPolicy::parse(&self.policy, self.options)?;
-        let written = WrittenPolicy { schedule: written.schedule.or(self.schedule), ..written };
+    fn named(&self, defined: &[DefinedPolicy]) -> Result<NamedPolicy, InvalidSettings> {
+        let mut written = WrittenPolicy::parse(&self.policy, self.options)?;
+        written.schedule = written.schedule.or(self.schedule);
+        if written.never_evicts() && !written.says_format {
+            written.options.format = self.options.format;
+        }
         Ok(written.resolve(KnownPolicies { defined, schedule: None })?)
     }
 
@@ -69,7 +72,7 @@ impl CacheSettings {
     ///
     /// # Errors
     /// An unknown policy, a setting that it does not have, or a size that it cannot have.
-    pub fn spec(&self, defined: &[(String, Policy)], length: TextLength) -> Result<CacheSpec, InvalidSettings> {
+    pub fn spec(&self, defined: &[DefinedPolicy], length: TextLength) -> Result<CacheSpec, InvalidSettings> {
         let NamedPolicy { name, rule, options } = self.named(defined)?;
         if rule == CacheRule::Unbounded && self.cache_size.is_some() {
             let message = format!("a cache size has no meaning for the policy {name}");
@@ -99,7 +102,7 @@ impl CacheSettings {
     /// As [`spec`](Self::spec), or a policy that needs to know the whole text.
     pub fn config(
         &self,
-        defined: &[(String, Policy)],
+        defined: &[DefinedPolicy],
         shape: &ModelShape,
         length: usize,
     ) -> Result<CacheConfig, InvalidSettings> {

@@ -262,8 +262,9 @@ impl Scorer {
                         kept[0].remember(function, number, step, argument, out);
                     }
                     Operation::Function(Function::LagScore, tokens) => {
-                        let (keys, values) = (row.vectors.keys(kv_head, mask), row.vectors.values(kv_head));
-                        statistics::lag_score(tokens as usize, [&keys, values], entries, out);
+                        let keys = row.vectors.keys(kv_head, mask);
+                        let values = row.vectors.values(kv_head, mask.len());
+                        statistics::lag_score(tokens as usize, [&keys, &values], entries, out);
                     }
                     Operation::Function(function, positions) if instruction.expects() => {
                         let keys = row.vectors.keys(head / per_kv, mask);

@@ -55,10 +55,9 @@ impl Vectors for Columns<'_> {
         self.1[kv_head][..mask.len()].iter().flat_map(|position| self.0.key(kv_head, *position)).copied().collect()
     }
 
-    fn values(&self, kv_head: usize) -> &[f32] {
-        // The test needs them in the order of columns, which are not always those of the text.
-        let values = self.1[kv_head].iter().flat_map(|position| self.0.value(kv_head, *position)).copied();
-        Box::leak(values.collect())
+    fn values(&self, kv_head: usize, columns: usize) -> Cow<'_, [f32]> {
+        // In the order of columns, which is not always that of the text.
+        self.1[kv_head][..columns].iter().flat_map(|position| self.0.value(kv_head, *position)).copied().collect()
     }
 
     fn dim(&self) -> usize {

@@ -84,6 +84,17 @@ impl Blocks {
     }
 }
 
+/// Unpacks whole blocks of one of llama.cpp's types that caches have.
+pub(in crate::lm) fn unpack(stored: GgmlDType, bytes: &[u8], to: &mut [f32]) {
+    let loops = Blocks::loops(StoredType::Ggml(stored)).expect("a type with loops");
+    (loops.unpack)(bytes, to);
+}
+
+/// Unpacks whole blocks of `iq4_nl`.
+pub(in crate::lm) fn unpack_iq4_nl(bytes: &[u8], to: &mut [f32]) {
+    (loops::<Iq4Nl, 18, 32, 1>().unpack)(bytes, to);
+}
+
 /// A type of block: integers in groups that share a scale, and perhaps an offset.
 trait Block<const BYTES: usize, const NUMBERS: usize, const GROUPS: usize> {
     const WIDTH: Width;
@@ -205,6 +216,30 @@ impl Block<34, 32, 1> for Q8_0 {
 
     #[inline(always)]
     fn scales(block: &[u8; 34]) -> [(f32, f32); 1] {
+        [(half(block, 0), 0.0)]
+    }
+}
+
+/// Levels of `iq4_nl`.
+pub(in crate::lm) const IQ4_NL: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+/// Block of 32 numbers of 4 bits that stand for uneven levels, and a scale.
+struct Iq4Nl;
+
+impl Block<18, 32, 1> for Iq4Nl {
+    const WIDTH: Width = Width::Eight;
+    const HAS_OFFSETS: bool = false;
+
+    #[inline(always)]
+    fn integers(block: &[u8; 18], to: &mut [i8; 32]) {
+        for j in 0..16 {
+            to[j] = IQ4_NL[usize::from(block[2 + j] & 15)];
+            to[j + 16] = IQ4_NL[usize::from(block[2 + j] >> 4)];
+        }
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 18]) -> [(f32, f32); 1] {
         [(half(block, 0), 0.0)]
     }
 }

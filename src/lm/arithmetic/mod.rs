@@ -4,6 +4,7 @@ pub(super) mod blocks;
 pub(super) mod integers;
 pub(super) mod layers;
 pub(super) mod matrix;
+pub(super) mod packing;
 pub(super) mod product;
 pub(super) mod rows;
 pub(super) mod stored_type;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::attention_shape::AttentionShape;
 use super::rerotation::RerotatedKeys;
 use super::rope::{Angles, Frequencies, rotate_head};
-use super::table::Table;
+use super::store::Store;
 use crate::eviction::Vectors;
 use crate::eviction::formula::MeanRotation;
 use crate::vector;
@@ -14,8 +14,7 @@ use crate::vector;
 pub(in crate::lm) struct BlockVectors<'a> {
     pub shape: &'a AttentionShape<'a>,
     pub keys: CachedKeys<'a>,
-    /// (kv_heads, capacity, dim)
-    pub values: &'a Table,
+    pub values: &'a Store,
     /// Queries of the block before rotation: (rows, heads, dim)
     pub queries: &'a [f32],
     pub frequencies: &'a Frequencies,
@@ -23,7 +22,7 @@ pub(in crate::lm) struct BlockVectors<'a> {
 
 /// Keys as they are rotated at this step.
 pub(in crate::lm) enum CachedKeys<'a> {
-    Absolute(&'a Table),
+    Absolute(&'a Store),
     Rerotated(&'a RerotatedKeys),
 }
 
@@ -35,7 +34,7 @@ fn oldest(mask: &[f32]) -> usize {
 impl Vectors for BlockVectors<'_> {
     fn keys(&self, kv_head: usize, mask: &[f32]) -> Cow<'_, [f32]> {
         match self.keys {
-            CachedKeys::Absolute(keys) => Cow::Borrowed(&keys.head(kv_head)[..mask.len() * keys.dim]),
+            CachedKeys::Absolute(keys) => keys.vectors(kv_head, mask.len(), self.shape.head_dim),
             CachedKeys::Rerotated(keys) => {
                 let (dim, vectors) = (self.shape.head_dim, keys.vectors(kv_head, mask.len()));
                 let back = self.frequencies.rotation(-keys.coordinate(kv_head, oldest(mask)));
@@ -48,8 +47,8 @@ impl Vectors for BlockVectors<'_> {
         }
     }
 
-    fn values(&self, kv_head: usize) -> &[f32] {
-        self.values.head(kv_head)
+    fn values(&self, kv_head: usize, entries: usize) -> Cow<'_, [f32]> {
+        self.values.vectors(kv_head, entries, self.shape.head_dim)
     }
 
     fn dim(&self) -> usize {
@@ -81,7 +80,8 @@ impl Vectors for BlockVectors<'_> {
     }
 
     fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]) {
-        let (values, dim) = (self.values.head(head / self.shape.heads.per_kv_head()), self.values.dim);
+        let dim = self.shape.head_dim;
+        let values = &*self.values(head / self.shape.heads.per_kv_head(), weights.len());
         let mut output = vec![0.0; dim];
         vector::combine(weights, values, dim, &mut output);
         output.iter_mut().for_each(|x| *x *= scale);
@@ -93,7 +93,7 @@ impl Vectors for BlockVectors<'_> {
     fn key_similarity(&self, kv_head: usize, mask: &[f32], out: &mut [f32]) {
         let dim = self.shape.head_dim;
         let keys = match self.keys {
-            CachedKeys::Absolute(keys) => Cow::Borrowed(keys.head(kv_head)),
+            CachedKeys::Absolute(keys) => keys.vectors(kv_head, out.len(), dim),
             CachedKeys::Rerotated(keys) => Cow::Owned(keys.vectors(kv_head, out.len())),
         };
         let norm = |key: &[f32]| vector::dot(key, key).sqrt();

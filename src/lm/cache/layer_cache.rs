@@ -3,8 +3,10 @@
 use super::plan::{MemoryPlan, salt};
 use super::rerotation::RerotatedKeys;
 use super::rope::Frequencies;
+use super::store::Store;
 use super::table::Table;
-use crate::eviction::{CacheEntries, Eviction, Kept, Positions, SizedPolicy};
+use crate::eviction::{CacheEntries, CacheFormat, Eviction, Kept, Positions, SizedPolicy, VectorFormat};
+use crate::lm::arithmetic::packing::Part;
 use crate::lm::gpu::cache::GpuCache;
 use crate::lm::shape::caches::BLOCK;
 use crate::lm::shape::config::ModelShape;
@@ -66,16 +68,19 @@ impl LayerCache {
         let rooms: Vec<usize> = rooms.into_iter().map(|room| vector::padded(room.min(in_window))).collect();
         // Without evictions, rank and position are the same.
         let positions = if policy.is_some() { plan.options.positions } else { Positions::Absolute };
-        // On a device, keys are not placed anew after an eviction.
-        let on_gpu = on_gpu && positions == Positions::Absolute;
+        // On a device, keys are not placed anew after an eviction, and they stay in f32.
+        let on_gpu = on_gpu && positions == Positions::Absolute && !plan.options.format.is_rounded();
         let tables = if on_gpu && entries.can_be_scanned_on_device() {
             let rule = entries.scan_rule();
             let all_keys = plan.measure_loss.then_some(plan.text);
             Tables::Gpu(GpuCache::new(heads, head_dim, rooms[0], rule.as_ref(), all_keys))
         } else {
-            let table = |dim: usize| Table::new(heads.kv_heads, &rooms, dim);
+            let CacheFormat { keys, values } = plan.options.format;
+            let store = |format: VectorFormat, part: Part, dim: usize| {
+                Store::new(format, part, heads.kv_heads, &rooms, dim)
+            };
             let keys = match (positions, policy) {
-                (Positions::Absolute, _) | (_, None) => Keys::Absolute(table(head_dim)),
+                (Positions::Absolute, _) | (_, None) => Keys::Absolute(store(keys, Part::Key, head_dim)),
                 (positions, Some(policy)) => {
                     Keys::Rerotated(RerotatedKeys::new(heads, head_dim, &rooms, policy.scope, positions))
                 }
@@ -84,7 +89,7 @@ impl LayerCache {
             let all_keys = plan.measure_loss.then(|| Table::new(heads.kv_heads, &room, head_dim));
             // Latent vectors are keys and values.
             let in_keys = shape.latent.is_some() && positions == Positions::Absolute;
-            let values = table(if in_keys { 0 } else { head_dim });
+            let values = store(values, Part::Value, if in_keys { 0 } else { head_dim });
             Tables::Host(HostTables { keys, values, all_keys })
         };
         LayerCache { entries, tables, log: plan.log.then(Vec::new), is_long: plan.is_long(shape) }
@@ -143,7 +148,7 @@ pub(in crate::lm) enum Tables {
 pub(in crate::lm) struct HostTables {
     pub keys: Keys,
     /// Values; of length 0 where the keys hold them.
-    pub values: Table,
+    pub values: Store,
     /// Every key ever read, at its absolute position: only to measure the attention lost to eviction.
     pub all_keys: Option<Table>,
 }
@@ -151,7 +156,7 @@ pub(in crate::lm) struct HostTables {
 #[derive(Clone, Debug)]
 pub(in crate::lm) enum Keys {
     /// Rotated once, by the token's position in the text.
-    Absolute(Table),
+    Absolute(Store),
     /// Rotated again whenever an eviction changes their positions.
     Rerotated(RerotatedKeys),
 }
@@ -198,10 +203,10 @@ impl Tables {
 impl HostTables {
     pub fn bytes(&self) -> u64 {
         let keys = match &self.keys {
-            Keys::Absolute(keys) => keys.data.len(),
-            Keys::Rerotated(keys) => keys.floats(),
+            Keys::Absolute(keys) => keys.bytes(),
+            Keys::Rerotated(keys) => keys.floats() * size_of::<f32>(),
         };
-        ((keys + self.values.data.len()) * size_of::<f32>()) as u64
+        (keys + self.values.bytes()) as u64
     }
 
     pub fn resize(&mut self, held: &[usize], rooms: &[usize]) {
@@ -235,6 +240,19 @@ impl HostTables {
         };
         let rooms: Vec<usize> = needed.iter().zip(capacities).map(room).collect();
         self.resize(held, &rooms);
+    }
+
+    /// Tokens that can be read before some of the newest entries must be packed, where that is done for groups of them.
+    pub fn until_packed(&self) -> usize {
+        if let Store::Kivi(values) = &self.values { values.until_packed() } else { usize::MAX }
+    }
+
+    /// Packs the oldest of the newest entries, where there are too many. Call it between two tokens, when all that leaves has left.
+    pub fn pack(&mut self) {
+        if let (Keys::Absolute(Store::Kivi(keys)), Store::Kivi(values)) = (&mut self.keys, &mut self.values) {
+            keys.pack();
+            values.pack();
+        }
     }
 
     /// Keeps the columns `kept` of every group, in order.

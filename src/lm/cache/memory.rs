@@ -14,7 +14,7 @@ use super::delta_state::DeltaState;
 use super::layer_cache::{HostTables, Keys, LayerCache, Tables, shared};
 use super::plan::{MemoryPlan, salt};
 use super::scratch::{ReadStats, Scratch};
-use super::table::values_of;
+use super::store::{Store, values_of};
 use crate::eviction::{
     BudgetPool, CacheEntries, Eviction, LayerEntries, PoolOver, RecordedAttention, ScoreCount, SizedPolicy,
     Vectors, evict_together,
@@ -182,10 +182,16 @@ impl Memory {
             let tables = match &layer.tables {
                 Tables::Host(HostTables { keys: Keys::Absolute(keys), values, .. }) => {
                     let kept = kept.unwrap_or_else(|| vec![(0..columns.len() as u32).collect()]);
+                    let all_keys = match keys {
+                        Store::Floats(keys) if measure_loss => {
+                            Some(keys.copy(&[len], &[vector::padded(text.max(len))]))
+                        }
+                        _ => None,
+                    };
                     Tables::Host(HostTables {
-                        keys: Keys::Absolute(keys.copy_kept(columns.start, &kept, &rooms)),
-                        values: values.copy_kept(columns.start, &kept, &rooms),
-                        all_keys: measure_loss.then(|| keys.copy(&[len], &[vector::padded(text.max(len))])),
+                        keys: Keys::Absolute(keys.copy_kept(columns.start, &kept, &rooms)?),
+                        values: values.copy_kept(columns.start, &kept, &rooms)?,
+                        all_keys,
                     })
                 }
                 Tables::Gpu(cache) if cut.is_none() && entries.can_be_scanned_on_device() => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::table::Table;
+use super::store::Store;
 use crate::eviction::Normaliser;
 
 /// Buffers that are reused from block to block.
@@ -33,8 +33,8 @@ pub(in crate::lm) struct SharedBlock {
     pub stride: usize,
     /// 0 for columns that a row attended to, -inf for others: (groups, rows, stride)
     pub masks: Vec<f32>,
-    pub keys: Table,
-    pub values: Table,
+    pub keys: Store,
+    pub values: Store,
 }
 
 impl Clone for Scratch {

@@ -6,11 +6,11 @@ use crate::vector;
 
 /// A table of vectors for each head, with room for more. Lists that say something of heads may have one number for several adjacent ones.
 #[derive(Clone, Debug)]
-pub(in crate::lm) struct Table {
-    pub data: Vec<f32>,
+pub(in crate::lm) struct Table<T = f32> {
+    pub data: Vec<T>,
     /// Where the vectors of each head begin, and where all end: (heads + 1)
     starts: Vec<usize>,
-    /// Length of a vector.
+    /// Length of a vector: numbers, or bytes of one that is packed.
     pub dim: usize,
 }
 
@@ -19,11 +19,11 @@ fn of<T>(list: &[T], head: usize, heads: usize) -> &T {
     &list[head * list.len() / heads]
 }
 
-impl Table {
+impl<T: Copy + Default> Table<T> {
     /// A table for so many heads with these rooms, in vectors.
-    pub fn new(heads: usize, rooms: &[usize], dim: usize) -> Table {
+    pub fn new(heads: usize, rooms: &[usize], dim: usize) -> Table<T> {
         let starts = starts(heads, rooms);
-        Table { data: vec![0.0; starts[heads] * dim], starts, dim }
+        Table { data: vec![T::default(); starts[heads] * dim], starts, dim }
     }
 
     fn heads(&self) -> usize {
@@ -36,7 +36,7 @@ impl Table {
     }
 
     /// A copy of the first vectors of every head, as many as are `held`, with other rooms.
-    pub fn copy(&self, held: &[usize], rooms: &[usize]) -> Table {
+    pub fn copy(&self, held: &[usize], rooms: &[usize]) -> Table<T> {
         let mut to = Table::new(self.heads(), rooms, self.dim);
         for head in 0..self.heads() {
             let length = of(held, head, self.heads()) * self.dim;
@@ -46,7 +46,7 @@ impl Table {
     }
 
     /// A copy of the vectors `kept` of every head, counted from `start`, with other rooms: (groups)(vectors)
-    pub fn copy_kept(&self, start: usize, kept: &[Vec<u32>], rooms: &[usize]) -> Table {
+    pub fn copy_kept(&self, start: usize, kept: &[Vec<u32>], rooms: &[usize]) -> Table<T> {
         let (mut copy, dim) = (Table::new(self.heads(), rooms, self.dim), self.dim);
         for head in 0..self.heads() {
             let mut to = 0;
@@ -84,11 +84,11 @@ impl Table {
     }
 
     /// The vectors of a head: (capacity, dim)
-    pub fn head(&self, head: usize) -> &[f32] {
+    pub fn head(&self, head: usize) -> &[T] {
         &self.data[self.starts[head] * self.dim..self.starts[head + 1] * self.dim]
     }
 
-    pub fn head_mut(&mut self, head: usize) -> &mut [f32] {
+    pub fn head_mut(&mut self, head: usize) -> &mut [T] {
         &mut self.data[self.starts[head] * self.dim..self.starts[head + 1] * self.dim]
     }
 
@@ -97,7 +97,7 @@ impl Table {
         self.starts[kv_head * rows] * self.dim..self.starts[(kv_head + 1) * rows] * self.dim
     }
 
-    pub fn vector_mut(&mut self, head: usize, at: usize) -> &mut [f32] {
+    pub fn vector_mut(&mut self, head: usize, at: usize) -> &mut [T] {
         &mut self.data[(self.starts[head] + at) * self.dim..][..self.dim]
     }
 
@@ -126,11 +126,6 @@ fn starts(heads: usize, rooms: &[usize]) -> Vec<usize> {
         starts.push(starts[head] + of(rooms, head, heads));
     }
     starts
-}
-
-/// The values of a cache: the keys, where these hold them.
-pub(in crate::lm) fn values_of<'t>(keys: &'t Table, values: &'t Table) -> &'t Table {
-    if values.dim == 0 { keys } else { values }
 }
 
 #[cfg(test)]

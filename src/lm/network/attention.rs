@@ -24,8 +24,8 @@ use crate::lm::cache::layer_cache::{HostTables, Keys, LayerCache, Tables};
 use crate::lm::cache::rerotation::RerotatedKeys;
 use crate::lm::cache::rope::{Angles, Frequencies, rotate_head};
 use crate::lm::cache::scratch::{Scratch, SharedBlock};
+use crate::lm::cache::store::{Store, values_of};
 use crate::lm::cache::table::Table;
-use crate::lm::cache::table::values_of;
 use crate::lm::device::attend::{GpuAttention, GpuText, LayerTokens};
 use crate::lm::shape::caches::BLOCK;
 use crate::vector;
@@ -187,11 +187,12 @@ impl<'a> Projections<'a> {
         let mut start = 0;
         while start < rows {
             // Blocks end at multiples of BLOCK from the start of the text, however the text is split into reads.
-            let block = (BLOCK - entries.seen % BLOCK).min(rows - start);
+            let block = (BLOCK - entries.seen % BLOCK).min(rows - start).min(tables.until_packed());
             let out = &mut out[start * width..][..block * width];
             let lost = lost.as_deref_mut().map(|lost| &mut lost[start..start + block]);
             let cache = (&mut *entries, &mut *tables, log.as_mut(), self.shape.rope.frequencies(*is_long));
             own.slice(start, block).attend_block(cache, out, lost, scratch);
+            tables.pack();
             start += block;
         }
         Ok(())
@@ -236,13 +237,8 @@ impl<'a> Projections<'a> {
         let HostTables { keys: cached_keys, values, all_keys } = &mut *tables;
         let position = entries.seen;
 
-        for row in 0..rows {
-            for (kv_head, held) in held.iter().enumerate() {
-                let value = &self.new.values[(row * kv_heads + kv_head) * dim..][..dim];
-                // None where they are in the keys.
-                let dim = values.dim;
-                values.vector_mut(kv_head, held + row).copy_from_slice(&value[..dim]);
-            }
+        if !values.is_empty() {
+            values.put(&held, self.new.values);
         }
         let mut scan = entries.begin(rows, &self.new);
         if self.shape.is_shared {
@@ -256,7 +252,15 @@ impl<'a> Projections<'a> {
         match &mut *cached_keys {
             Keys::Absolute(keys) => {
                 self.rotate_queries(queries, position);
-                self.store_keys(keys, &held);
+                match keys {
+                    Store::Floats(keys) => self.store_keys(keys, &held),
+                    _ => {
+                        let mut new = Table::new(kv_heads, &[rows], dim);
+                        self.store_keys(&mut new, &vec![0; kv_heads]);
+                        keys.put_by_head(&held, &new);
+                    }
+                }
+                keys.turn(queries);
                 self.logits_of_all(queries, keys, (&columns, stride), logits);
                 let clock = Instant::now();
                 let vectors = self.vectors(CachedKeys::Absolute(keys), values_of(keys, values), frequencies);
@@ -328,7 +332,7 @@ impl<'a> Projections<'a> {
     fn mix(
         &self,
         (logits, stride, normaliser): (&[f32], usize, &Normaliser),
-        (values, columns): (&Table, &[usize]),
+        (values, columns): (&Store, &[usize]),
         (mixed, out): (&mut [f32], &mut [f32]),
     ) {
         let (heads, dim, rows) = (self.shape.heads.heads, self.shape.head_dim, self.rows);
@@ -337,8 +341,22 @@ impl<'a> Projections<'a> {
         mixed.par_chunks_mut(per_kv * rows * dim).enumerate().with_min_len(heads_at_once).for_each(
             |(kv_head, mixed)| {
                 let weights = &logits[kv_head * per_kv * rows * stride..][..per_kv * rows * stride];
-                let values = Right::Rows(values.head(kv_head));
-                product((per_kv * rows, dim, columns[kv_head]), (mixed, dim), (weights, stride), values);
+                let sides = (per_kv * rows, dim, columns[kv_head]);
+                match values {
+                    Store::Floats(values) => {
+                        product(sides, (mixed, dim), (weights, stride), Right::Rows(values.head(kv_head)));
+                    }
+                    _ => {
+                        mixed.fill(0.0);
+                        let mut part = vec![0.0; mixed.len()];
+                        values.each_tile(kv_head, columns[kv_head], dim, |first, values| {
+                            let sides = (per_kv * rows, dim, values.len() / dim);
+                            product(sides, (&mut part, dim), (&weights[first..], stride), Right::Rows(values));
+                            vector::add_scaled(mixed, &part, 1.0);
+                        });
+                        values.turn_back(mixed);
+                    }
+                }
             },
         );
         for row in 0..rows {
@@ -354,7 +372,7 @@ impl<'a> Projections<'a> {
     }
 
     /// Vectors of the block's columns and rows, as scores read them.
-    fn vectors(&self, keys: CachedKeys<'a>, values: &'a Table, frequencies: &'a Frequencies) -> BlockVectors<'a> {
+    fn vectors(&self, keys: CachedKeys<'a>, values: &'a Store, frequencies: &'a Frequencies) -> BlockVectors<'a> {
         let (shape, queries) = (self.shape, self.new.queries);
         BlockVectors { shape, keys, values, queries, frequencies }
     }
@@ -393,7 +411,7 @@ impl<'a> Projections<'a> {
     fn logits_of_all(
         &self,
         queries: &[f32],
-        keys: &Table,
+        keys: &Store,
         (columns, stride): (&[usize], usize),
         logits: &mut [f32],
     ) {
@@ -401,11 +419,23 @@ impl<'a> Projections<'a> {
         let per_kv = self.shape.heads.per_kv_head();
         let by_head = logits.par_chunks_mut(per_kv * rows * stride).enumerate();
         by_head.with_min_len(self.heads_at_once(stride)).for_each(|(kv_head, logits)| {
-            // Whole lanes, unless the cache was shrunk to fit its entries.
-            let width = vector::padded(columns[kv_head]).min(keys.capacity(kv_head));
             let queries = &queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim];
-            let keys = Right::Transposed(keys.head(kv_head));
-            product((per_kv * rows, width, dim), (logits, stride), (queries, dim), keys);
+            let width = match keys {
+                Store::Floats(keys) => {
+                    // Whole lanes, unless the cache was shrunk to fit its entries.
+                    let width = vector::padded(columns[kv_head]).min(keys.capacity(kv_head));
+                    let keys = Right::Transposed(keys.head(kv_head));
+                    product((per_kv * rows, width, dim), (logits, stride), (queries, dim), keys);
+                    width
+                }
+                _ => {
+                    keys.each_tile(kv_head, columns[kv_head], dim, |first, keys| {
+                        let sides = (per_kv * rows, keys.len() / dim, dim);
+                        product(sides, (&mut logits[first..], stride), (queries, dim), Right::Transposed(keys));
+                    });
+                    columns[kv_head]
+                }
+            };
             // Columns beyond the last of each row are masked, but must be numbers.
             logits.chunks_exact_mut(stride).for_each(|row| row[width..].fill(0.0));
             self.shape.cap(logits);
@@ -416,7 +446,7 @@ impl<'a> Projections<'a> {
     /// scanned.
     fn scan_rerotated(
         &self,
-        (keys, values): (&mut RerotatedKeys, &Table),
+        (keys, values): (&mut RerotatedKeys, &Store),
         scan: &mut BlockScan<'_>,
         (held, position, frequencies): (&[usize], usize, &Frequencies),
         logits: &mut [f32],

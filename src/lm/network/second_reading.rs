@@ -7,6 +7,7 @@ use super::transformer::LanguageModel;
 use crate::lm::cache::layer_cache::{HostTables, Keys, LayerCache, Tables};
 use crate::lm::cache::memory::Memory;
 use crate::lm::cache::plan::MemoryPlan;
+use crate::lm::cache::store::Store;
 use crate::lm::cache::table::Table;
 use crate::lm::shape::config::ModelShape;
 use crate::vector;
@@ -95,7 +96,7 @@ impl Memory {
                         let vectors = keys.vectors(kv_head, held);
                         table.head_mut(kv_head)[..vectors.len()].copy_from_slice(&vectors);
                     }
-                    table
+                    Store::Floats(table)
                 }
             };
             let tables =

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::config::ModelShape;
 use super::parts::LayerAttention;
-use crate::eviction::{CacheOptions, CacheSpec, LocalLayers, SizedPolicy};
+use crate::eviction::{CacheFormat, CacheOptions, CacheSpec, LocalLayers, SizedPolicy};
 use crate::vector;
 
 /// Tokens whose logits are computed as one product. Larger blocks mean larger products with more evicted columns:
@@ -27,6 +27,13 @@ impl ModelShape {
     fn entry_bytes(&self, layer: usize) -> u64 {
         let times = if self.latent.is_some() { 1 } else { 2 };
         (times * self.head_dim_of(layer) * size_of::<f32>()) as u64
+    }
+
+    /// Bytes that `held` entries of one head of a layer count for in a format.
+    fn counted_bytes(&self, layer: usize, format: CacheFormat, held: usize) -> u64 {
+        let dim = self.head_dim_of(layer);
+        let of_values = if self.latent.is_some() { 0 } else { format.values.counted_bytes(dim, held) };
+        (format.keys.counted_bytes(dim, held) + of_values) as u64
     }
 
     /// Bytes of all keys and values of the first `tokens` of a text, as caches that branch off need them: also of tokens that a
@@ -63,8 +70,8 @@ impl ModelShape {
     /// Positions that the model's rotations do not have; a budget for other layers or heads, or one that leaves some too small for
     /// what is protected; vectors of a score that do not fit; and what layers with a window cannot have.
     pub fn check_cache(&self, cache: &CacheSpec, tokens: usize) -> Result<()> {
-        let Some(policy) = cache.rule.sized() else { return cache.rule.check() };
         self.check_options(cache.options)?;
+        let Some(policy) = cache.rule.sized() else { return cache.rule.check() };
         policy.check(self.bounded_layers(cache.options), self.heads.kv_heads)?;
         policy.scores().try_for_each(|score| self.check_score(score))?;
         if cache.options.local_layers == LocalLayers::Bounded && self.windows_pass(tokens) {
@@ -115,35 +122,41 @@ impl ModelShape {
         self.with_policies(policy, options).flat_map(of_layer).collect()
     }
 
-    /// Returns a function from tokens that were read to the bytes of keys, values and states that a cache holds then, at 16 bits a number.
+    /// Returns a function from tokens that were read to the bytes of keys, values and states that a cache holds then, in its format; f32
+    /// counts as 16 bits, and KIVI's groups as if none of their entries had been evicted.
     /// The first `prompt` of the tokens are the prompt; a cache that is cut has been cut after them.
     pub fn held_bytes(
         &self,
         (policy, options): (Option<SizedPolicy>, CacheOptions),
         prompt: usize,
-    ) -> impl Fn(usize) -> u64 {
-        // Heads that hold the same number of entries at any time, with the bytes of an entry of all of them.
-        let mut alike: Vec<(&LayerAttention, Option<SizedPolicy>, u64)> = Vec::new();
-        for (index, layer, policy) in self.with_policies(policy, options) {
+    ) -> impl Fn(usize) -> u64 + '_ {
+        // Heads that hold the same number of entries of the same length at any time, and how many these are.
+        let mut alike: Vec<(usize, Option<SizedPolicy>, u64)> = Vec::new();
+        let of_layer = |layer: usize| {
+            let LayerAttention { window, is_chunked, .. } = self.attention[layer];
+            (window, is_chunked, self.head_dim_of(layer))
+        };
+        for (index, _, policy) in self.with_policies(policy, options) {
             let kv_heads = self.heads_of(index).kv_heads;
             let heads =
                 policy.map_or(vec![None; kv_heads], |policy| policy.of_heads(kv_heads).map(Some).collect());
             for head in heads {
-                let is_alike = |(other, policy, _): &&mut (&LayerAttention, Option<SizedPolicy>, u64)| {
-                    (other.window, other.is_chunked, policy.map(|policy| policy.size))
-                        == (layer.window, layer.is_chunked, head.map(|head| head.size))
+                let is_alike = |(other, policy, _): &&mut (usize, Option<SizedPolicy>, u64)| {
+                    of_layer(*other) == of_layer(index)
+                        && policy.map(|policy| policy.size) == head.map(|head| head.size)
                 };
                 match alike.iter_mut().find(is_alike) {
-                    Some((_, _, bytes)) => *bytes += self.entry_bytes(index) / 2,
-                    None => alike.push((layer, head, self.entry_bytes(index) / 2)),
+                    Some((_, _, heads)) => *heads += 1,
+                    None => alike.push((index, head, 1)),
                 }
             }
         }
         let states = self.state_bytes() / 2;
         move |tokens| {
-            let held = |(layer, policy, bytes): &(&LayerAttention, Option<SizedPolicy>, u64)| {
+            let held = |(layer, policy, heads): &(usize, Option<SizedPolicy>, u64)| {
                 let held = policy.map_or(tokens, |policy| policy.entries_after(tokens, prompt));
-                held.min(tokens - layer.first_seen(tokens)) as u64 * bytes
+                let held = held.min(tokens - self.attention[*layer].first_seen(tokens));
+                heads * self.counted_bytes(*layer, options.format, held)
             };
             states + alike.iter().map(held).sum::<u64>()
         }
@@ -151,25 +164,32 @@ impl ModelShape {
 
     /// Bytes of an unbounded cache after `tokens` of a text: an entry for each token in every layer. A layer with a window has room
     /// for the window and one block, as a bounded cache has for its size and one block.
-    pub fn cache_bytes(&self, tokens: usize) -> u64 {
+    pub fn cache_bytes(&self, tokens: usize, format: CacheFormat) -> u64 {
         let room = |layer: &LayerAttention| {
             layer.window.map_or(usize::MAX, |window| vector::padded(window.saturating_add(BLOCK)))
         };
         let rooms =
             self.caches().map(|(index, layer)| vec![room(layer).min(tokens); self.heads_of(index).kv_heads]);
-        self.cache_bytes_by_head(&rooms.flatten().collect::<Vec<_>>())
+        self.cache_bytes_by_head(&rooms.flatten().collect::<Vec<_>>(), format)
     }
 
-    /// Bytes in f32 of the keys and values of `entries[h]` entries of each key-value head `h`, and of the states that layers keep
-    /// without a cache.
-    pub fn cache_bytes_by_head(&self, entries: &[usize]) -> u64 {
-        let heads = |layer| std::iter::repeat_n(self.entry_bytes(layer), self.heads_of(layer).kv_heads);
-        let bytes = self
-            .cached_layers()
-            .flat_map(heads)
-            .zip(entries)
-            .map(|(entry, held)| entry.saturating_mul(*held as u64));
+    /// Bytes that the keys and values of `entries[h]` entries of each key-value head `h` take in a format, and the states that layers keep
+    /// without a cache, in f32.
+    pub fn cache_bytes_by_head(&self, entries: &[usize], format: CacheFormat) -> u64 {
+        let heads = |layer| std::iter::repeat_n(layer, self.heads_of(layer).kv_heads);
+        let heads = self.cached_layers().flat_map(heads).zip(entries);
+        let bytes = heads.map(|(layer, held)| match format.is_rounded() {
+            true => self.counted_bytes(layer, format, *held),
+            false => self.entry_bytes(layer).saturating_mul(*held as u64),
+        });
         bytes.fold(self.state_bytes(), u64::saturating_add)
+    }
+
+    /// Bytes that the keys and values of `entries[h]` entries of each key-value head `h` count for, as of [`held_bytes`](Self::held_bytes).
+    pub fn held_bytes_by_head(&self, entries: &[usize], format: CacheFormat) -> u64 {
+        let heads = |layer| std::iter::repeat_n(layer, self.heads_of(layer).kv_heads);
+        let heads = self.cached_layers().flat_map(heads).zip(entries);
+        self.state_bytes() / 2 + heads.map(|(layer, held)| self.counted_bytes(layer, format, *held)).sum::<u64>()
     }
 
     /// Bytes of the states of fixed size that layers have without a cache, in f32.

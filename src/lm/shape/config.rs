@@ -162,11 +162,23 @@ impl ModelShape {
     ///
     /// # Errors
     ///
-    /// Positions that depend on evictions, if layers share a cache.
+    /// Positions that depend on evictions, if layers share a cache or keys are rounded; a format that heads of the model cannot have.
     pub fn check_options(&self, options: CacheOptions) -> Result<()> {
+        let CacheOptions { positions, format, .. } = options;
+        self.cached_layers().try_for_each(|layer| format.check(self.head_dim_of(layer)))?;
+        ensure!(
+            self.latent.is_none() || format.keys == format.values && format.kivi_bits().is_none(),
+            "this model's cache has latent vectors, which are keys and values and have one format, not {format}"
+        );
+        ensure!(
+            positions == Positions::Absolute || !format.is_rounded(),
+            "with positions {} keys are rotated again after others were evicted, and keys stored as {format} stay as they are\n\
+             hint: leave one of `positions` and `format` out",
+            positions.name()
+        );
         let shares = self.attention.iter().any(|layer| layer.shares.is_some());
         ensure!(
-            options.positions == Positions::Absolute || !shares && self.latent.is_none(),
+            positions == Positions::Absolute || !shares && self.latent.is_none(),
             "layers of this model share a cache, or its keys are its values too, and so keys keep their positions in the text\n\
              hint: leave `positions` out"
         );

@@ -19,19 +19,22 @@ pub(crate) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
 }
 
 fn defined(row: &Row) -> String {
+    let format = row.format.as_deref().filter(|format| *format != "f32");
+    let stored = format.map_or_else(String::new, |format| format!(", format {format}"));
     match (row.policy.as_str(), &row.score) {
-        ("full", _) => return "the model with an unbounded cache".to_owned(),
+        ("full", _) => return format!("the model with an unbounded cache{stored}"),
         ("truncate", _) => {
-            return "no policy: the text is cut to the cache size, and what is written after it is held as well"
-                .to_owned();
+            let about = "no policy: the text is cut to the cache size, and what is written after it is held as well";
+            return format!("{about}{stored}");
         }
         (_, None) => return "not defined in its rows".to_owned(),
         _ => {}
     }
     let usual = [("keep_first", "0"), ("keep_recent", "0"), ("budget", "uniform"), ("schedule", "1")];
     // Where a model has windows, it is told in any case whether the policy holds there.
-    let usual_options = CacheOptions::default().words().into_iter().filter(|(key, _)| *key != "local_layers");
-    let usual: Vec<_> = usual.into_iter().chain(usual_options).collect();
+    let usual_options = CacheOptions::default().words();
+    let usual_options = usual_options.iter().filter(|(key, _)| *key != "local_layers");
+    let usual: Vec<_> = usual.into_iter().chain(usual_options.map(|(key, word)| (*key, &**word))).collect();
     let options = row.options().into_iter().filter_map(|(key, word)| Some((key, word?)));
     let more = [("schedule", row.schedule.as_deref().unwrap_or("1"))].into_iter().chain(options);
     let settings = Settings::from(row.definition.as_deref().unwrap_or_default());

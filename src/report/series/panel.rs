@@ -54,8 +54,13 @@ impl Point {
 
     /// Whether the point's policy is one in the sense of the paper: neither the full cache nor the cut text.
     pub fn is_policy(&self) -> bool {
-        !matches!(self.policy.as_str(), "full" | "truncate")
+        !matches!(base_name(&self.policy), "full" | "truncate")
     }
+}
+
+/// The policy without what follows an `@`.
+fn base_name(policy: &str) -> &str {
+    policy.split('@').next().unwrap_or(policy)
 }
 
 /// What may stand in one table: one key, one metric, one slice of the samples, all policies and cache sizes.
@@ -209,14 +214,14 @@ impl Panel {
         self.points.iter().any(|point| point.policy == policy && point.is_policy() && !point.reads_future)
     }
 
-    /// Whether sizes are memory, or two policies of one size hold memory that differs by more than 2 %.
+    /// Whether sizes are memory, two policies of one size hold memory that differs by more than 2 %, or the full cache has several formats.
     pub fn has_unequal_memory(&self) -> bool {
         self.sizes().into_iter().any(|size| {
             let at_size = self.points.iter().filter(|point| point.is_policy() && point.cache_size == Some(size));
             let held: Vec<f64> = at_size.filter_map(|point| point.held_bytes).collect();
             let [least, most] = [f64::min, f64::max].map(|of| held.iter().copied().reduce(of).unwrap_or(0.0));
             size.is_memory() || most > 1.02 * least
-        })
+        }) || self.points.iter().any(|point| point.cache_size.is_none() && !point.is_full())
     }
 
     /// What a figure over sizes has across: what was asked for, or memory where caches of one size hold unequal memory. Without the memory

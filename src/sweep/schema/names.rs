@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::eviction::formula::{WORDS, calls};
 use crate::eviction::presets::PRESETS;
-use crate::eviction::{CacheOptions, Keyword, LOCAL_LAYERS, MOST_AT_ONCE, POSITIONS, SCHEDULES, SCOPES, SCORES};
+use crate::eviction::{CacheOptions, FORMATS, Keyword, LOCAL_LAYERS, MOST_AT_ONCE, POSITIONS, SCHEDULES, SCOPES, SCORES};
 use crate::lm::source::{POCKET, RANDOM_TINY};
 use crate::yaml::schema::{Named, one_of, setting};
 
@@ -67,6 +67,19 @@ pub fn rope_overrides(_: &mut SchemaGenerator) -> Schema {
 
 pub fn positions(_: &mut SchemaGenerator) -> Schema {
     setting(&words(&POSITIONS), "absolute", false)
+}
+
+/// Schema of a format: of keys and values, or of each.
+pub fn formats(_: &mut SchemaGenerator) -> Schema {
+    let each = format!("({})h?", FORMATS.map(|known| known.name).join("|"));
+    let one = json!({"type": "string", "pattern": format!("^{each}$")});
+    json_schema!({
+        "anyOf": [
+            one_of(&words(&FORMATS)),
+            {"type": "string", "pattern": format!("^{each}(/{each})?$")},
+            {"type": "object", "properties": {"keys": one, "values": one}, "additionalProperties": false},
+        ],
+    })
 }
 
 pub fn local_layers(_: &mut SchemaGenerator) -> Schema {
@@ -169,8 +182,10 @@ pub(super) fn preset_entries() -> Value {
 
 /// Pattern of `@cut`, `@slot` or `@exempt` after a policy's name.
 fn own_settings() -> String {
-    let options = CacheOptions::known_words().collect::<Vec<_>>().join("|");
-    format!("(@({options}|cut|(cut\\+)?{AT_ONCE}))*")
+    let format = format!("({})h?", FORMATS.map(|known| known.name).join("|"));
+    let options = CacheOptions::known_words().filter(|word| FORMATS.iter().all(|known| known.name != *word));
+    let options = options.collect::<Vec<_>>().join("|");
+    format!("(@({options}|{format}(/{format})?|cut|(cut\\+)?{AT_ONCE}))*")
 }
 
 pub fn policies(_: &mut SchemaGenerator) -> Schema {

@@ -126,7 +126,7 @@ impl Generation<'_> {
         // How much a cache without a policy has allocated depends on the other prompts.
         let allocated_bytes = match self.config.cache.rule {
             CacheRule::Evict { .. } => peak.max(bytes),
-            _ => self.model.shape().cache_bytes(prompt.len() + new_tokens),
+            _ => self.model.shape().cache_bytes(prompt.len() + new_tokens, config.format()),
         };
         let lengths = lengths.followed_by(follow);
         let prompt_tokens = prompt.len();
@@ -191,7 +191,7 @@ impl Generation<'_> {
             _ if common > 0 => {
                 return Ok((Some(FullCachePrefix::of(self.prefix, common)?.memory.clone()), common));
             }
-            _ => (model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() }), 0),
+            _ => (model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::of_cache(&config.cache) }), 0),
         };
         if common > start {
             model.read(&all[0].tokens[start..common], &mut memory)?;
@@ -224,7 +224,7 @@ impl Generation<'_> {
             (None, None) => {
                 let expect = tokens.len() + prompt.max_new_tokens;
                 let text = own.cache.rule.piece().unwrap_or(prompt.request.length);
-                model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() })
+                model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::of_cache(&config.cache) })
             }
         };
         let mut peak = 0;
@@ -233,13 +233,13 @@ impl Generation<'_> {
                 model.read(&tokens[read..cut], &mut memory)?;
                 read = cut;
             }
-            peak = model.shape().cache_bytes(read);
+            peak = model.shape().cache_bytes(read, config.format());
             model.cut(&mut memory)?;
         }
         let states = model.read(&tokens[read..], &mut memory)?; // (tokens, hidden)
         let state = states.narrow(0, tokens.len() - read - 1, 1)?;
         if config.cuts() && config.query_aware {
-            peak = model.shape().cache_bytes(tokens.len());
+            peak = model.shape().cache_bytes(tokens.len(), config.format());
             model.cut(&mut memory)?;
         }
         peak = peak.max(memory.bytes());

@@ -43,8 +43,8 @@ pub fn measure(
     let mut tally = Tally::new(model, sample, if config.compare { Some(shared()?) } else { None });
     let allocated_bytes = match (config.cache.rule, config.evicting(tokens)) {
         (CacheRule::Truncate { size }, _) if size < tokens => {
-            truncated(model, sample, size, &mut tally)?;
-            shape.cache_bytes(size)
+            truncated(model, sample, (config, size), &mut tally)?;
+            shape.cache_bytes(size, config.format())
         }
         (_, Some(policy)) => {
             let mut read;
@@ -65,7 +65,7 @@ pub fn measure(
                 None => read.bytes(),
                 Some(prompt) => {
                     memory = config.memory(shape, &lengths, Some(&(&read).into()));
-                    read.bytes().max(shape.cache_bytes(prompt))
+                    read.bytes().max(shape.cache_bytes(prompt, config.format()))
                 }
             }
         }
@@ -74,7 +74,7 @@ pub fn measure(
             seconds += prefix.seconds;
             tally.add(&prefix.states, 1)?;
             // The prefix also has what windows have passed, for caches that branch off it.
-            shape.cache_bytes(tokens)
+            shape.cache_bytes(tokens, config.format())
         }
     };
     side_files.extend(texts.map(|texts| tally.tokens(texts)));
@@ -123,10 +123,15 @@ fn bounded(
 }
 
 /// The paper's baseline: the sample in pieces of `size` tokens.
-fn truncated(model: &LanguageModel, sample: &TextSample, size: usize, tally: &mut Tally<'_>) -> Result<()> {
+fn truncated(
+    model: &LanguageModel,
+    sample: &TextSample,
+    (config, size): (&CacheConfig, usize),
+    tally: &mut Tally<'_>,
+) -> Result<()> {
     for Piece { tokens, start } in pieces(&sample.tokens, sample.bos.is_some(), size) {
         let (expect, text) = (tokens.len(), tokens.len());
-        let mut memory = model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() });
+        let mut memory = model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::of_cache(&config.cache) });
         let states = model.read(&tokens, &mut memory)?;
         // The token after the piece is scored in the next one.
         let states = states.narrow(0, 0, tokens.len() - 1)?;
@@ -176,7 +181,7 @@ impl<'a> Tally<'a> {
         let expected = &sample.tokens[targets.clone()];
         let states = states.narrow(0, targets.start - first, targets.len())?;
         let unbounded = match self.prefix {
-            Some(prefix) => Some(prefix.states.narrow(0, targets.start - 1, targets.len())?),
+            Some(prefix) => Some(prefix.reference().narrow(0, targets.start - 1, targets.len())?),
             None => None,
         };
         let here = self.answers.iter().filter(|token| targets.contains(token));
@@ -243,7 +248,7 @@ impl<'a> Tally<'a> {
         if sample.words > 0 && self.nlls.len() == sample.scored.len() {
             sums.push(MetricSum::new("nll_word", nll, sample.words as f64));
         }
-        if config.compare && config.cache.rule != CacheRule::Unbounded {
+        if config.compare && !config.is_reference() {
             sums.push(MetricSum::new("kl_to_full", self.kl, weight));
             sums.push(MetricSum::new("top1_agreement", self.same_top as f64, weight));
         }

@@ -73,7 +73,7 @@ pub fn measure(model: &LanguageModel, task: &Timing, config: &CacheConfig) -> Re
 fn plan(task: &Timing, config: &CacheConfig) -> Result<MemoryPlan<'static>> {
     Ok(match (config.cache.rule, config.sized()) {
         (CacheRule::Unbounded, _) => {
-            MemoryPlan { expect: task.length, text: task.length, ..MemoryPlan::unbounded() }
+            MemoryPlan { expect: task.length, text: task.length, ..MemoryPlan::of_cache(&config.cache) }
         }
         (_, Some(policy)) => config.plan(policy, task.length),
         _ => bail!("`truncate` cuts texts, and there are none to cut while tokens are decoded"),
