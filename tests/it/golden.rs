@@ -223,6 +223,20 @@ fn families() {
     }
 }
 
+/// Caches in every format, against transformers in float64 whose keys and values go through plain definitions of the formats.
+#[test]
+fn formats() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/formats");
+    for name in ["llama-64", "pocket"] {
+        let golden = folder.join(name);
+        let other = std::fs::read_to_string(golden.join("checkpoint")).ok();
+        let checkpoint = other.map_or_else(|| golden.clone(), |path| golden.join(path.trim()));
+        let (cases, worst) = check(&golden, &checkpoint, &[1, 7, usize::MAX]);
+        assert!(cases >= 50, "{name} has only {cases} cases");
+        eprintln!("{name}: {cases} cases, largest NLL difference {worst:.1e}");
+    }
+}
+
 /// transformers 5.24 in float64 with `clip_qkv: 0.8` in the golden's configuration, which changes every one of these numbers.
 #[test]
 fn queries_keys_and_values_are_limited_as_in_transformers() {

@@ -267,3 +267,94 @@ fn turbo_levels(dim: usize, count: usize) -> Vec<f32> {
     }
     levels.into_iter().map(|level| level as f32).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    /// Vectors of 64 numbers, and what gguf's numpy code and torch make of them (`tests/golden/make/formats.py`).
+    #[derive(Deserialize)]
+    struct Golden {
+        x: Vec<f32>,
+        bytes: HashMap<String, Vec<u8>>,
+        numbers: HashMap<String, Vec<f32>>,
+    }
+
+    fn packing(name: &str) -> Arc<Packing> {
+        Packing::of(name.parse().unwrap(), 64, Part::Key)
+    }
+
+    fn unpacked(packing: &Packing, bytes: &[u8]) -> Vec<f32> {
+        let mut to = vec![0.0; bytes.len() / packing.bytes() * 64];
+        packing.unpack(bytes, &mut to);
+        to
+    }
+
+    #[test]
+    fn equal_to_other_programs_bit_for_bit() {
+        let golden = include_str!("../../../tests/golden/formats/packed.json");
+        let Golden { x, bytes, numbers } = serde_json::from_str(golden).unwrap();
+        assert!(bytes.len() == 6 && numbers.len() == 4);
+        for (name, bytes) in bytes {
+            assert_eq!(packing(&name).pack(&x), bytes, "{name}");
+        }
+        for (name, numbers) in numbers {
+            let packing = packing(&name);
+            assert_eq!(unpacked(&packing, &packing.pack(&x)), numbers, "{name}");
+        }
+    }
+
+    /// However vectors are cut into calls, and wherever they lie, their bytes and numbers are equal; a second rounding changes nothing.
+    #[test]
+    fn each_vector_is_packed_by_itself() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let x: Vec<f32> = (0..20 * 64).map(|_| (rng.f32() - 0.5) * 8.0).collect();
+        for known in crate::eviction::FORMATS.iter().filter(|known| known.value.kivi_bits().is_none()) {
+            let packing = packing(known.name);
+            let whole = packing.pack(&x);
+            assert_eq!(whole.len(), 20 * known.value.stored_bytes(64), "{}", known.name);
+            let parts: Vec<u8> = x.chunks(3 * 64).flat_map(|part| packing.pack(part)).collect();
+            assert_eq!(whole, parts, "{}", known.name);
+            let numbers = unpacked(&packing, &whole);
+            let parts: Vec<f32> =
+                whole.chunks(7 * packing.bytes()).flat_map(|part| unpacked(&packing, part)).collect();
+            assert_eq!(numbers, parts, "{}", known.name);
+            if !known.name.starts_with("turbo") {
+                assert_eq!(unpacked(&packing, &packing.pack(&numbers)), numbers, "{}", known.name);
+            }
+        }
+    }
+
+    /// Rotations keep lengths and turn back, and the levels of TurboQuant have the error that its theorem 1 gives for many dimensions.
+    #[test]
+    fn rotations_and_levels() {
+        for name in ["q4_0h", "turbo-4"] {
+            let packing = packing(name);
+            let mut rng = fastrand::Rng::with_seed(4);
+            let x: Vec<f32> = (0..2 * 64).map(|_| rng.f32() - 0.5).collect();
+            let mut turned = x.clone();
+            packing.turn(&mut turned);
+            let length = |x: &[f32]| x.iter().map(|x| x * x).sum::<f32>();
+            assert!(turned != x && (length(&turned[..64]) - length(&x[..64])).abs() < 1e-4);
+            packing.turn_back(&mut turned);
+            assert!(turned.iter().zip(&x).all(|(a, b)| (a - b).abs() < 1e-5));
+        }
+        // Normal numbers quantised by Lloyd and Max lose 0.009497 of their variance with 16 levels, 0.03454 with 8 (Max 1960).
+        for (count, expected) in [(16, 0.009_497), (8, 0.034_54)] {
+            let levels = turbo_levels(256, count);
+            let mut rng = fastrand::Rng::with_seed(5);
+            let (mut error, mut all) = (0.0, 0.0);
+            for _ in 0..2000 {
+                let x: Vec<f32> = (0..256).map(|_| (0..12).map(|_| rng.f32()).sum::<f32>() - 6.0).collect();
+                let length = x.iter().map(|x| x * x).sum::<f32>().sqrt();
+                for x in x.iter().map(|x| x / length) {
+                    let nearest = levels.iter().map(|level| (level - x).powi(2)).fold(f32::INFINITY, f32::min);
+                    (error, all) = (error + f64::from(nearest), all + f64::from(x * x));
+                }
+            }
+            assert!((error / all / expected - 1.0).abs() < 0.05, "{count} levels lose {}", error / all);
+        }
+    }
+}

@@ -7,6 +7,8 @@ tests/golden/make/oracle.py: attend first, evict after; of equal scores the olde
 there; `knorm` takes the key before rotation,
 after a norm of keys if the family has one.
 
+`store` may give each layer's keys and values in another form (formats.py): what it has as `keys` and `values` is attended to.
+
 Of latent attention there is one entry for all heads, whose key norm is that of the rotated key and the latent together, and one decision a
 layer. A layer without attention has no entries. A layer that shares another's keys and values has no entries: its query at t attends to what that layer's query at t attended to.
 
@@ -32,7 +34,8 @@ transformers.AttentionMaskInterface.register("one_by_one", transformers.masking_
 
 class OneByOne:
     """The attention function of one run. `narrowest` is the closest decision of the policy, or of a router of experts."""
-    def __init__(self, policy, size, local_layers, schedule="1", prompt=None):
+    def __init__(self, policy, size, local_layers, schedule="1", prompt=None, store=None):
+        self.store = store
         self.cut_after = prompt if schedule.startswith("cut") else None
         self.at_once = int(schedule.removeprefix("cut").removeprefix("+") or 0) or np.inf
         self.policy, _, first = policy.partition("+")
@@ -49,6 +52,9 @@ class OneByOne:
         if self.latent is not None:  # one entry of all heads: a rotated key and a latent vector
             by_head, unrotated = False, np.concatenate([unrotated, self.latent.numpy()], -1)
         self.unrotated = self.latent = None
+        kept = self.store and self.store(k, v)
+        if kept:
+            k, v = kept.keys, kept.values
         window, size, chunk = sliding_window, self.size, None
         if getattr(module, "layer_type", None) is None and hasattr(module.config, "attention_chunk_size"):
             if module.config.layer_types[module.layer_idx] == "chunked_attention":
@@ -99,6 +105,8 @@ class OneByOne:
                     i = self.lowest(score, 1e-9 if q.dtype == np.float64 else 1e-6)
                     self.evicted.append((module.layer_idx, g, t, int(alive[i])))
                     alive, mean = np.delete(alive, i), np.delete(mean, i)
+                if kept:
+                    kept.after([g] if by_head else range(kv_heads), alive)
             survivors.append(alive.tolist())
         self.by_layer[module.layer_idx] = [] if shares else survivors
         if getattr(module, "store_full_length_kv", False):

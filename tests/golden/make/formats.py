@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""Plain definitions of the formats of caches, and what transformers computes with caches in them. Needs torch, transformers 5, gguf 0.19, numpy.
+
+    python3 tests/golden/make/formats.py make                make tests/golden/formats again: NLLs and survivors in float64, and packed bytes
+    python3 tests/golden/make/formats.py witness PROGRAM GGUF TEXT [--tokens N] [--out FILE]
+        every format with the full cache, TOVA, H2O and window+4 on a model of a GGUF file in float32, beside what PROGRAM computes
+
+A key, after rotation, and a value are rounded when their token joins. llama.cpp's types but iq4_nl are packed and unpacked by gguf's own numpy
+code, 8-bit floats by torch. KIVI's newest entries are in 16 bits: whenever there are 160 of them after an eviction, the oldest 32 become
+a group.
+"""
+import argparse, functools, json, math, subprocess, sys, tempfile
+from pathlib import Path
+import numpy as np
+import torch
+import one_by_one
+
+ROOT = Path(__file__).resolve().parent.parent
+GROUP, RESIDUAL = 32, 128
+LLAMA = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
+PER_TOKEN = ["f16", "bf16", "fp8_e4m3", "fp8_e5m2", *LLAMA, "iq4_nl", "q8_0h", "q4_0h", "iq4_nlh", "turbo-4", "turbo-3"]
+LEVELS = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32)
+
+
+def half(x):
+    return np.float32(np.float16(x))
+
+
+def hadamard(n):
+    matrix = np.ones((1, 1))
+    while len(matrix) < n:
+        matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+    return matrix / math.sqrt(n)
+
+
+@functools.cache
+def random_rotation(dim):
+    """Rows of normal numbers (Box and Muller's, of SplitMix64 from 0), made orthogonal in turn"""
+    state, mask = 0, 2**64 - 1
+
+    def uniform():
+        nonlocal state
+        state = (state + 0x9E3779B97F4A7C15) & mask
+        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+        return ((z ^ (z >> 31)) >> 11) / 2**53
+
+    def normal():
+        length = math.sqrt(-2 * math.log(1 - uniform()))
+        return length * math.cos(2 * math.pi * uniform())
+
+    q, r = np.linalg.qr(np.array([[normal() for _ in range(dim)] for _ in range(dim)]).T)
+    return (q * np.sign(np.diag(r))).T
+
+
+@functools.cache
+def turbo_levels(dim, count):
+    """Lloyd's algorithm on a fine grid of the density of one coordinate of a direction"""
+    x = (np.arange(200_000) + 0.5) / 100_000 - 1
+    density = (1 - x**2) ** ((dim - 3) / 2)
+    total, moment = np.cumsum(density), np.cumsum(density * x)
+    levels = 3 / math.sqrt(dim) * ((2 * np.arange(count) + 1) / count - 1)
+    for _ in range(2000):
+        edges = np.searchsorted(x, (levels[1:] + levels[:-1]) / 2)
+        part = lambda sums: np.diff(np.concatenate([[0], sums[edges - 1], [sums[-1]]]))
+        levels = part(moment) / part(total)
+    return levels
+
+
+def iq4_nl(block):
+    """-> scale, levels of 32 numbers, as quantize_row_iq4_nl_ref of ggml-quants.c has them"""
+    largest = block[np.argmax(abs(block))]
+    if abs(largest) < 1e-15:
+        return np.float32(0), np.zeros(GROUP, int)
+    inverse = np.float32(1) / (largest / LEVELS[0])
+    wanted = np.float32(inverse * block)
+    level = np.array([min(range(16), key=lambda i: (abs(LEVELS[i] - x), -i)) for x in wanted])
+    number, weight = LEVELS[level], block * block
+    products = squares = np.float32(0)
+    for w, q, x in zip(weight, number, block):
+        products, squares = np.float32(products + np.float32(w * q) * x), np.float32(squares + np.float32(w * q) * q)
+    return half(products / squares), level
+
+
+def packed(name, x):
+    """-> the bytes of float32 vectors (n, dim) in a format of llama.cpp"""
+    import gguf
+    if name != "iq4_nl":
+        return gguf.quants.quantize(x, gguf.GGMLQuantizationType[name.upper()])
+    rows = []
+    for scale, level in (iq4_nl(block) for block in x.reshape(-1, GROUP)):
+        rows.append(np.float16(scale).tobytes() + bytes(int(a | b << 4) for a, b in zip(level[:16], level[16:])))
+    return np.frombuffer(b"".join(rows), np.uint8).reshape(len(x), -1)
+
+
+def rounded(name, x):
+    """-> float32 vectors (n, dim) after a format"""
+    import gguf
+    tensor = torch.from_numpy(x)
+    if name in ("f16", "bf16"):
+        return tensor.to({"f16": torch.float16, "bf16": torch.bfloat16}[name]).float().numpy()
+    if name.startswith("fp8"):
+        kind = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}[name]
+        most = torch.finfo(kind).max
+        return tensor.clamp(-most, most).to(kind).float().numpy()
+    if name.startswith("turbo"):
+        levels = turbo_levels(x.shape[1], 2 ** int(name[-1])).astype(np.float32)
+        length = half(np.sqrt((x * x).sum(-1, keepdims=True)))
+        direction = np.divide(x, length, out=np.zeros_like(x), where=length > 0)
+        return levels[abs(direction[..., None] - levels).argmin(-1)] * length
+    return gguf.quants.dequantize(packed(name, x), gguf.GGMLQuantizationType[name.upper()])
+
+
+def stored(name, x, is_key):
+    """-> vectors (heads, tokens, dim) as attention sees them after a format of each token"""
+    dim, number = x.shape[-1], x.dtype
+    turned = np.eye(dim)
+    if name.startswith("turbo"):
+        turned = random_rotation(dim)
+    elif name.endswith("h"):
+        size = dim & -dim if is_key else min(64, dim & -dim)
+        turned, name = np.kron(np.eye(dim // size), hadamard(size)), name[:-1]
+    flat = x.reshape(-1, dim).astype(float) @ turned.T
+    return (rounded(name, flat.astype(np.float32)).astype(float) @ turned).reshape(x.shape).astype(number)
+
+
+def kivi(bits, x, by_channel):
+    """-> a group (32, dim) after KIVI's integers"""
+    shaped = x[None] if by_channel else x.reshape(len(x), -1, GROUP).transpose(0, 2, 1)
+    least, most = shaped.min(1, keepdims=True), shaped.max(1, keepdims=True)
+    scale, least = half((most - least) / np.float32(2**bits - 1)), half(least)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.nan_to_num(np.rint((shaped - least) / scale), nan=0.0, posinf=2**bits - 1, neginf=0).clip(0, 2**bits - 1)
+    back = (steps * scale + least).astype(np.float32)
+    return back[0] if by_channel else back.transpose(0, 2, 1).reshape(x.shape)
+
+
+class Store:
+    """The stored keys and values of one layer and text: `keys` and `values` (kv_heads, tokens, dim)"""
+    def __init__(self, name, keys, values):
+        of_keys, _, of_values = name.partition("/")
+        self.bits = int(name[-1]) if name.startswith("kivi") else None
+        if self.bits:
+            self.half = [x.astype(np.float16).astype(np.float32) for x in (keys, values)]
+            self.keys, self.values = (x.astype(keys.dtype) for x in self.half)
+            self.is_packed = np.zeros(keys.shape[:2], bool)
+        elif name == "f32":
+            self.keys, self.values = keys, values
+        else:
+            self.keys, self.values = stored(of_keys, keys, True), stored(of_values or of_keys, values, False)
+
+    def after(self, heads, alive):
+        """After a token: `alive` are the positions that these heads hold"""
+        if self.bits:
+            for head in heads:
+                recent = [p for p in alive if not self.is_packed[head, p]]
+                while len(recent) >= RESIDUAL + GROUP:
+                    group, recent = recent[:GROUP], recent[GROUP:]
+                    for to, x, by_channel in ((self.keys, self.half[0], True), (self.values, self.half[1], False)):
+                        to[head, group] = kivi(self.bits, x[head, group], by_channel)
+                    self.is_packed[head, group] = True
+
+
+def make():
+    folder = ROOT / "formats"
+    random = ["--layers", "2", "--heads", "2", "--kv-heads", "1", "--hidden", "48", "--head-dim", "64", "--intermediate", "64", "--vocab", "96",
+              "--text", "240", "--dtype", "f16", "--seed", "0"]
+    subprocess.run([sys.executable, Path(__file__).with_name("random_model.py"), folder / "llama-64", *random], check=True)
+    pocket = folder / "pocket"
+    pocket.mkdir(exist_ok=True)
+    (pocket / "checkpoint").write_text("../../../../models/pocket\n")
+    if not (pocket / "tokens.json").exists():
+        rng = np.random.default_rng(7)
+        (pocket / "tokens.json").write_text(json.dumps(rng.integers(4, 3072, 260).tolist()))
+    for of in (folder / "llama-64", pocket):
+        tokens = json.loads((of / "tokens.json").read_text())
+        checkpoint = (of / "checkpoint").read_text().strip() if (of / "checkpoint").exists() else "."
+        model = one_by_one.load(of / checkpoint, torch.float64, "one_by_one", exact=True)
+        cases = []
+        for name in [*PER_TOKEN, "q8_0/q4_0", "kivi-4", "kivi-2"]:
+            settings = [("full", None, {}), ("tova", 180 if name.startswith("kivi") else 40, {})]
+            if name in ("q8_0", "q4_0h", "turbo-3", "kivi-2"):
+                settings += [("h2o", 60, {}), ("window+4", 33, {}), ("knorm", 60, {}), ("tova", 190, {"schedule": "16"}),
+                             ("tova-head", 170, {"schedule": "cut", "prompt": 200})]
+            for policy, size, more in settings:
+                with one_by_one.float64_everywhere():
+                    nll, run = one_by_one.run(model, tokens, policy, size, "bounded", store=lambda k, v: Store(name, k, v), **more)
+                cases.append({"policy": policy, "size": size, "format": name, **more, "nll": [round(x, 7) for x in nll],
+                              "survivors": run.survivors})
+                print(of.name, name, policy, size, more, f"mean {np.mean(nll):.5f}, narrowest {run.narrowest:.1e}", flush=True)
+        (of / "golden.json").write_text(json.dumps({"cases": cases}) + "\n")
+    rng = np.random.default_rng(11)
+    x = (rng.standard_normal((24, 64)) * 10 ** rng.uniform(-3, 2, (24, 1))).astype(np.float32)
+    x[0], x[1, :32], x[2, 5] = 0, 1.5, 1e4
+    bytes_of = {name: packed(name, x).reshape(-1).tolist() for name in [*LLAMA, "iq4_nl"]}
+    numbers = {name: rounded(name, x).reshape(-1).astype(float).tolist() for name in ("f16", "bf16", "fp8_e4m3", "fp8_e5m2")}
+    (folder / "packed.json").write_text(json.dumps({"x": x.reshape(-1).astype(float).tolist(), "bytes": bytes_of, "numbers": numbers}) + "\n")
+
+
+def witness(a):
+    import transformers
+    model = transformers.AutoModelForCausalLM.from_pretrained(str(Path(a.gguf).parent), gguf_file=Path(a.gguf).name, dtype=torch.float32,
+                                                              attn_implementation="one_by_one")
+    model.eval()
+    with tempfile.TemporaryDirectory() as folder:
+        tokens_file = Path(folder) / "tokens.json"
+        head = subprocess.run([a.program, "score", "--model", a.gguf, "--text", a.text, "--evictions"], capture_output=True, text=True, check=True)
+        tokens = json.loads(head.stdout)["tokens"][:a.tokens]
+        tokens_file.write_text(json.dumps(tokens))
+        rows = []
+        for name in a.formats.split(","):
+            for policy, size in (("full", None), ("tova", 64), ("h2o", 64), ("window+4", 64)):
+                own = [a.program, "score", "--model", a.gguf, "--tokens", tokens_file, "--policy", policy, "--format", name]
+                own += ["--cache-size", str(size)] if size else []
+                ours = json.loads(subprocess.run(own, capture_output=True, text=True, check=True).stdout)
+                nll, run = one_by_one.run(model, tokens, policy, size, "bounded", store=lambda k, v: Store(name, k, v))
+                apart = abs(np.array(nll) - ours["nll"])
+                kept = [sum(len(set(x) ^ set(y)) // 2 for x, y in zip(a_, b_)) for a_, b_ in zip(run.survivors, ours["survivors"])]
+                rows.append({"format": name, "policy": policy, "largest": float(apart.max()), "mean": float(np.mean(nll)),
+                             "ours": float(np.mean(ours["nll"])), "above_1e-4": int((apart > 1e-4).sum()),
+                             "other_survivors": int(sum(kept)) if policy != "full" else 0, "narrowest": float(run.narrowest)})
+                print(json.dumps(rows[-1]), flush=True)
+        if a.out:
+            Path(a.out).write_text(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("make")
+    own = commands.add_parser("witness")
+    for name in ("program", "gguf", "text"):
+        own.add_argument(name)
+    own.add_argument("--tokens", type=int, default=400)
+    own.add_argument("--formats", default=",".join(["f32", *PER_TOKEN, "q8_0/q4_0", "kivi-4", "kivi-2"]))
+    own.add_argument("--out")
+    arguments = parser.parse_args()
+    make() if arguments.command == "make" else witness(arguments)
