@@ -247,14 +247,16 @@ class Model:
         prompt: int | None = None,
         positions: str = "absolute",
         local_layers: str = "bounded",
+        format: str = "f32",
         seed: int = 0,
         evictions: bool = False,
     ) -> Any:
         """Reads a text, or each of several, as if token by token with a cache of ``cache_size`` entries per layer and
         key-value head. ``policy`` is ``full``, ``truncate``, a preset (``tova-bench list policies``) or a :class:`Policy`.
         ``schedule`` says when entries leave: 1, a number, ``"cut"`` or ``"cut+16"``; the first ``prompt`` tokens are those after
-        which the cache is cut. A ``cache_size`` such as ``"25%"`` is a share of the prompt where it is cut, and else of the text."""
-        cache = _cache(policy, cache_size, schedule, positions, local_layers, seed)
+        which the cache is cut. A ``cache_size`` such as ``"25%"`` is a share of the prompt where it is cut, and else of the text.
+        ``format`` says how keys and values are stored: ``"q8_0"``, or ``"q8_0/q4_0"`` for keys and values (``tova-bench list formats``)."""
+        cache = _cache(policy, cache_size, schedule, positions, local_layers, format, seed)
         if not isinstance(texts, (str, np.ndarray)):
             texts = list(texts)  # a generator is gone after one look
         if _is_one(texts):
@@ -280,6 +282,7 @@ class Model:
         chat: bool = False,
         positions: str = "absolute",
         local_layers: str = "bounded",
+        format: str = "f32",
         seed: int = 0,
         at: int | None = None,
     ) -> Page:
@@ -287,7 +290,7 @@ class Model:
         policy, or what differs, such as ``{"cache_size": 128}``. With ``write`` the model continues the text by up to so many tokens
         under the first cache; ``chat`` puts its chat template around the text. ``at``: after how many tokens the page opens."""
         first = {"policy": policy, "cache_size": cache_size, "schedule": schedule}
-        first |= {"positions": positions, "local_layers": local_layers, "seed": seed}
+        first |= {"positions": positions, "local_layers": local_layers, "format": format, "seed": seed}
         caches = [first]
         if against is not None:
             caches.append(first | (dict(against) if isinstance(against, Mapping) else {"policy": against}))
@@ -312,12 +315,13 @@ class Model:
         schedule: str | int | None = None,
         positions: str = "absolute",
         local_layers: str = "bounded",
+        format: str = "f32",
         seed: int = 0,
     ) -> list[Text]:
         """Continues a prompt ``n`` times, from consecutive seeds. ``schedule`` says when entries leave; with ``"cut"`` the prompt
         is read whole, the cache then cut to its size, and nothing leaves while the text is written; with ``"cut+1"`` every written
         token evicts one entry after the cut."""
-        cache = _cache(policy, cache_size, schedule, positions, local_layers, seed)
+        cache = _cache(policy, cache_size, schedule, positions, local_layers, format, seed)
         settings = {
             "max_new_tokens": max_new_tokens,
             "temperature": temperature,
@@ -337,11 +341,13 @@ def _is_one(texts: Any) -> bool:
     return isinstance(texts, str) or all(np.ndim(one) == 0 and not isinstance(one, str) for one in texts)
 
 
-def _cache(policy: Any, cache_size: Any, schedule: Any, positions: str, local_layers: str, seed: int) -> dict[str, Any]:
+def _cache(
+    policy: Any, cache_size: Any, schedule: Any, positions: str, local_layers: str, format: str, seed: int
+) -> dict[str, Any]:
     policy = policy._native if isinstance(policy, Policy) else policy
     sizes = {"cache_size": cache_size, "schedule": schedule}
     cache = {"policy": policy, **{key: None if value is None else str(value) for key, value in sizes.items()}, "positions": positions}
-    return {**cache, "local_layers": local_layers, "seed": seed}
+    return {**cache, "local_layers": local_layers, "format": format, "seed": seed}
 
 
 @dataclass(frozen=True)

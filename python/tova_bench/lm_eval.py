@@ -42,7 +42,8 @@ class TovaBench(TemplateLM):
 
     def __init__(
         self, pretrained: str, policy: str | Policy = "full", cache_size: int | str | None = None, *,
-        schedule: str | int | None = None, positions: str = "absolute", local_layers: str = "bounded", seed: int = 0,
+        schedule: str | int | None = None, positions: str = "absolute", local_layers: str = "bounded", format: str = "f32",
+        seed: int = 0,
         max_length: int | None = None, max_gen_toks: int = 256, batch_size: int | str = 1,
         max_batch_size: int = 16, tokenizer: str | None = None, dtype: str = "auto", arithmetic: str = "f32",
         device: str = "auto", threads: int | None = None,
@@ -52,7 +53,7 @@ class TovaBench(TemplateLM):
         settings = {"tokenizer": tokenizer, "dtype": DTYPES.get(dtype, dtype), "arithmetic": arithmetic}
         device = "auto" if device == "cuda:0" else device  # what the harness' command says unless it is told
         self._native = load(source, **settings, device=device, threads=threads)._native
-        self._cache = _cache(policy, cache_size, schedule, positions, local_layers, seed)
+        self._cache = _cache(policy, cache_size, schedule, positions, local_layers, format, seed)
         self.prefix_token_id, stops, longest = self._native.limits()
         self.eot_token_id, self.tokenizer_name = (stops or [self.prefix_token_id])[0], source.replace("/", "__")
         self.max_length, self.max_gen_toks = max_length or longest, max_gen_toks

@@ -13,7 +13,7 @@ pub const ENGINE_VERSION: u32 = 8;
 
 /// Version of the schema of result rows ([`Row`](super::Row)), bumped when a column is added, removed or changes its
 /// meaning; part of every cell id.
-pub const SCHEMA_VERSION: u32 = 10;
+pub const SCHEMA_VERSION: u32 = 11;
 
 /// Content id of a cell: the first 64 bits of the SHA-256 of its canonical text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -115,8 +115,6 @@ row! {
     /// What the policy does in layers with a window of their own, `bounded` or `exempt`; `None` for models without such layers,
     /// and for `full` and `truncate`.
     local_layers: Option<Text>,
-    /// How keys and values are stored, such as `q8_0`, or `q8_0/q4_0` for keys and values; absent in rows of earlier versions.
-    format: Option<Text>,
     /// Tokens that a query sees in each layer, as `24 24 -`, where `-` is no limit; `None` for models without such layers, and in
     /// rows of earlier versions.
     windows: Option<Text>,
@@ -199,11 +197,14 @@ row! {
     /// The cache size as memory, where the sweep says it so: `25%` of the full cache, or `2000000B`.
     cache_memory: Option<Text>,
     /// Bytes of keys and values that the cache holds while a token is predicted, the mean over the tokens that follow the prompt (that
-    /// are scored, or were written), at 16 bits a number. `None` where it is not known: of blocks that leave again and again, and in rows of
-    /// earlier versions.
+    /// are scored, or were written), in its format, where f32 counts as 16 bits a number. `None` where it is not known: of blocks that
+    /// leave again and again, of KIVI's groups that lose entries, and in rows of earlier versions.
     held_bytes: Option<f64>,
-    /// The most bytes that the cache holds between two tokens, reading included, at 16 bits a number.
+    /// The most bytes that the cache holds between two tokens, reading included, counted in the same way.
     peak_bytes: Option<u64>,
+    // --- since schema 11
+    /// How keys and values are stored, such as `q8_0`, or `q8_0/q4_0` for keys and values.
+    format: Option<Text>,
 }
 
 impl Row {

@@ -49,9 +49,9 @@ pub(super) struct SweepYaml {
     #[serde(default)]
     #[schemars(schema_with = "names::cache_sizes")]
     pub cache_sizes: Vec<Spanned<CacheSize>>,
-    /// In place of cache sizes: the memory that a cache holds on average over the tokens that follow the prompt, at 16 bits a number. A
-    /// share is of what the full cache of the sample's prompt takes, or of the sample where it has no prompt. Each sample has the largest
-    /// number of entries that takes no more.
+    /// In place of cache sizes: the memory that a cache holds on average over the tokens that follow the prompt, in bytes of its
+    /// format; f32 counts as 16 bits a number. A share is of what the full cache of the sample's prompt takes in f32, or of the sample where
+    /// it has no prompt. Each sample has the largest number of entries that takes no more.
     #[serde(default)]
     #[schemars(schema_with = "names::memory")]
     pub memory: Vec<Spanned<MemorySize>>,

@@ -88,7 +88,12 @@ fn log(results: &Path, cell: &str) -> BTreeSet<[u32; 4]> {
 
 /// Bytes at 16 bits a number that are held after 0, 1, 2 ... tokens, entry by entry.
 fn held(model: &Model, row: &Row, log: &BTreeSet<[u32; 4]>) -> Vec<u64> {
-    let (_, windows, heads, numbers) = *model;
+    held_in(model, row, log, &|entries| entries * 2 * model.3)
+}
+
+/// As [`held`], where so many entries of a head take `bytes_of` bytes.
+fn held_in(model: &Model, row: &Row, log: &BTreeSet<[u32; 4]>, bytes_of: &dyn Fn(usize) -> usize) -> Vec<u64> {
+    let (_, windows, heads, _) = *model;
     let mut bytes = vec![0; TOKENS + 1];
     for (layer, window) in windows.iter().enumerate() {
         for head in 0..heads {
@@ -116,7 +121,7 @@ fn held(model: &Model, row: &Row, log: &BTreeSet<[u32; 4]>) -> Vec<u64> {
                         None => others + usize::from(is_passed && (is_growing || others < before)),
                     };
                 before = held;
-                *bytes += (held * numbers * 2) as u64;
+                *bytes += bytes_of(held) as u64;
             }
         }
     }
@@ -145,6 +150,63 @@ fn held_bytes_are_those_of_the_log() {
         }
     }
     assert!(cells >= 40, "{cells}");
+}
+
+/// Bytes of a key or value of 32 numbers of the built-in model, by hand: integers, and scales in f16.
+fn bytes_of_vector(format: &str) -> usize {
+    match format.trim_end_matches('h') {
+        "f32" | "f16" | "bf16" => 64,
+        "fp8_e4m3" | "fp8_e5m2" => 32,
+        "q8_0" => 2 + 32,
+        "q5_1" => 4 + 20,
+        "q5_0" => 2 + 20,
+        "q4_1" => 4 + 16,
+        "q4_0" | "iq4_nl" => 2 + 16,
+        "turbo-4" => 2 + 16,
+        "turbo-3" => 2 + 12,
+        other => panic!("{other}"),
+    }
+}
+
+/// Every format with cuts, bursts, a budget of layers and the full cache: held and peak bytes against the logs, and what is allocated.
+#[test]
+fn held_bytes_are_of_the_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write_texts(path, 1, 300);
+    let sweep = format!(
+        "models: [pocket]\npolicies: [full, full@q8_0, full@q4_0/turbo-3, truncate@q8_0, window+4@f16, tova@q8_0, tova@16@q4_1, \
+         tova@cut@q5_1, tova-head@iq4_nl, h2o@turbo-3, h2o@cut+8@fp8_e4m3, mine, snapkv@q4_0h/bf16, tova@turbo-4/q8_0h, window@fp8_e5m2]\n\
+         cache_sizes: [70, 100]\ndefine:\n\
+         \x20 mine: {{score: attention, scope: layer, budget: {{layers: [4, 3, 2, 1]}}, format: {{keys: q8_0, values: q5_0}}}}\n\
+         tasks:\n  - perplexity: {{dataset: ./texts, length: {TOKENS}, prompt: {PROMPT}, books: 1, chunks_per_book: 1, eviction_log: true}}\n"
+    );
+    fs::write(path.join("formats.yaml"), sweep).unwrap();
+    run(path, &["run", "formats.yaml", "--no-report", "--results", "formats"]).with_code(0);
+    let rows = measured(&path.join("formats"));
+    let model: Model = ("pocket", &[None; 4], 2, 64);
+    let mut formats = BTreeSet::new();
+    for row in rows.iter().filter(|row| row.metric == "nll" && row.slice.is_none() && row.policy != "truncate") {
+        let format = row.format.as_deref().unwrap();
+        let (keys, values) = format.split_once('/').unwrap_or((format, format));
+        let each = bytes_of_vector(keys) + bytes_of_vector(values);
+        let log = log(&path.join("formats"), &row.cell);
+        let held = |row: &Row, log: &BTreeSet<[u32; 4]>| held_in(&model, row, log, &|entries| entries * each);
+        let held_after = held(row, &log);
+        let mean = held_after[PROMPT..TOKENS].iter().sum::<u64>() as f64 / (TOKENS - PROMPT) as f64;
+        let cut = row.schedule.as_deref().is_some_and(|schedule| schedule.starts_with("cut"));
+        let whole = if cut { held(&Row::default(), &BTreeSet::new())[PROMPT] } else { 0 };
+        let peak = held_after[1..TOKENS].iter().copied().max().unwrap().max(whole);
+        let what = format!("{} {:?}", row.variant(), row.cache_size);
+        assert_eq!((row.held_bytes, row.peak_bytes), (Some(mean), Some(peak)), "{what}");
+        // The program rounds a room up to whole lanes, and has one for a block.
+        if format != "f32" {
+            let most = (held_after.iter().copied().max().unwrap().max(whole) / each as u64 + 8 * (128 + 32)) * each as u64;
+            assert!((peak..=most).contains(&row.allocated_bytes), "{what}: {} of {peak} to {most}", row.allocated_bytes);
+        }
+        formats.insert(format.to_owned());
+    }
+    assert!(formats.len() >= 13, "{formats:?}");
 }
 
 #[test]

@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    /// However vectors are cut into calls, and wherever they lie, their bytes and numbers are equal; a second rounding changes nothing.
+    /// However vectors are cut into calls, and wherever they lie, their bytes and numbers are equal.
     #[test]
     fn each_vector_is_packed_by_itself() {
         let mut rng = fastrand::Rng::with_seed(3);
@@ -321,9 +321,6 @@ mod tests {
             let parts: Vec<f32> =
                 whole.chunks(7 * packing.bytes()).flat_map(|part| unpacked(&packing, part)).collect();
             assert_eq!(numbers, parts, "{}", known.name);
-            if !known.name.starts_with("turbo") {
-                assert_eq!(unpacked(&packing, &packing.pack(&numbers)), numbers, "{}", known.name);
-            }
         }
     }
 

@@ -44,7 +44,7 @@ pub(crate) fn table(panel: &Panel) -> Option<Table> {
     let columns = ["held", "% of full", "peak", "entries", value.as_str()].map(Into::into).to_vec();
     let grid = Grid { columns, lines: points.iter().map(line).collect() };
     let about = "Ordered by the memory held, which caches of one size need not have in common. Held: bytes of keys and values while a token after \
-                 the prompt is predicted, the mean over these tokens and over samples, at 16 bits a number. Peak: the most at any moment; a \
+                 the prompt is predicted, the mean over these tokens and over samples, in bytes of the cache's format (f32 counts as 16 bits a number). Peak: the most at any moment; a \
                  prompt that is cut is held whole before.";
     Some(Table::new(format!("{}, by memory held", panel.metric.label), about, POLICY, grid))
 }

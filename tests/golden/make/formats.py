@@ -2,8 +2,10 @@
 """Plain definitions of the formats of caches, and what transformers computes with caches in them. Needs torch, transformers 5, gguf 0.19, numpy.
 
     python3 tests/golden/make/formats.py make                make tests/golden/formats again: NLLs and survivors in float64, and packed bytes
-    python3 tests/golden/make/formats.py witness PROGRAM GGUF TEXT [--tokens N] [--out FILE]
-        every format with the full cache, TOVA, H2O and window+4 on a model of a GGUF file in float32, beside what PROGRAM computes
+    python3 tests/golden/make/formats.py witness PROGRAM GGUF TEXT [--tokens N] [--formats F,F] [--policies P,P]
+        formats and policies on a model of a GGUF file by transformers in float32 and in float64, beside what PROGRAM computes: a number that
+        is rounded the other way moves later tokens, so PROGRAM can be as far from either as they are from each other. Entries leave as
+        PROGRAM evicted them; `share_of_score` says how far their scores were from the lowest
 
 A key, after rotation, and a value are rounded when their token joins. llama.cpp's types but iq4_nl are packed and unpacked by gguf's own numpy
 code, 8-bit floats by torch. KIVI's newest entries are in 16 bits: whenever there are 160 of them after an eviction, the oldest 32 become
@@ -199,29 +201,36 @@ def make():
 
 def witness(a):
     import transformers
-    model = transformers.AutoModelForCausalLM.from_pretrained(str(Path(a.gguf).parent), gguf_file=Path(a.gguf).name, dtype=torch.float32,
-                                                              attn_implementation="one_by_one")
-    model.eval()
+    source, file = str(Path(a.gguf).parent), Path(a.gguf).name
+    load = lambda: transformers.AutoModelForCausalLM.from_pretrained(source, gguf_file=file, dtype=torch.float32,
+                                                                     attn_implementation="one_by_one").eval()
+    single, double = load(), load().double()
+    with one_by_one.float64_everywhere():
+        double.model.rotary_emb = type(double.model.rotary_emb)(double.config)
+    score = [a.program, "score", "--model", a.gguf, "--evictions"]
+    answer = lambda *more: json.loads(subprocess.run([*score, *more], capture_output=True, text=True, check=True).stdout)
+    tokens = answer("--text", a.text)["tokens"][:a.tokens]
     with tempfile.TemporaryDirectory() as folder:
         tokens_file = Path(folder) / "tokens.json"
-        head = subprocess.run([a.program, "score", "--model", a.gguf, "--text", a.text, "--evictions"], capture_output=True, text=True, check=True)
-        tokens = json.loads(head.stdout)["tokens"][:a.tokens]
         tokens_file.write_text(json.dumps(tokens))
-        rows = []
         for name in a.formats.split(","):
-            for policy, size in (("full", None), ("tova", 64), ("h2o", 64), ("window+4", 64)):
-                own = [a.program, "score", "--model", a.gguf, "--tokens", tokens_file, "--policy", policy, "--format", name]
-                own += ["--cache-size", str(size)] if size else []
-                ours = json.loads(subprocess.run(own, capture_output=True, text=True, check=True).stdout)
-                nll, run = one_by_one.run(model, tokens, policy, size, "bounded", store=lambda k, v: Store(name, k, v))
-                apart = abs(np.array(nll) - ours["nll"])
-                kept = [sum(len(set(x) ^ set(y)) // 2 for x, y in zip(a_, b_)) for a_, b_ in zip(run.survivors, ours["survivors"])]
-                rows.append({"format": name, "policy": policy, "largest": float(apart.max()), "mean": float(np.mean(nll)),
-                             "ours": float(np.mean(ours["nll"])), "above_1e-4": int((apart > 1e-4).sum()),
-                             "other_survivors": int(sum(kept)) if policy != "full" else 0, "narrowest": float(run.narrowest)})
-                print(json.dumps(rows[-1]), flush=True)
-        if a.out:
-            Path(a.out).write_text(json.dumps(rows))
+            for policy in a.policies.split(","):
+                size = None if policy == "full" else a.size
+                sized = ["--cache-size", str(size)] if size else []
+                ours = answer("--tokens", tokens_file, "--policy", policy, "--format", name, *sized)
+                follow = {(layer, group, step): victim for step, layer, group, victim in ours["evictions"]}
+                run = lambda model: one_by_one.run(model, tokens, policy, size, "bounded", follow=follow or None,
+                                                   store=lambda k, v: Store(name, k, v))
+                (nll, own), ours = run(single), np.array(ours["nll"])
+                with one_by_one.float64_everywhere():
+                    exact, _ = run(double)
+                nll, exact = np.array(nll), np.array(exact)
+                rms = lambda x: float(np.sqrt(np.mean(x * x)))
+                print(json.dumps({
+                    "format": name, "policy": policy, "mean_f32": nll.mean(), "mean_f64": exact.mean(), "mean_ours": ours.mean(),
+                    "ours_to_f32": rms(ours - nll), "ours_to_f64": rms(ours - exact), "f32_to_f64": rms(nll - exact),
+                    "largest_ours_to_f32": abs(ours - nll).max(), "largest_f32_to_f64": abs(nll - exact).max(),
+                    "share_of_score": own.widest}), flush=True)
 
 
 if __name__ == "__main__":
@@ -233,6 +242,7 @@ if __name__ == "__main__":
         own.add_argument(name)
     own.add_argument("--tokens", type=int, default=400)
     own.add_argument("--formats", default=",".join(["f32", *PER_TOKEN, "q8_0/q4_0", "kivi-4", "kivi-2"]))
-    own.add_argument("--out")
+    own.add_argument("--policies", default="full,tova,h2o,window+4")
+    own.add_argument("--size", type=int, default=64)
     arguments = parser.parse_args()
     make() if arguments.command == "make" else witness(arguments)

@@ -9,6 +9,9 @@ after a norm of keys if the family has one.
 
 `store` may give each layer's keys and values in another form (formats.py): what it has as `keys` and `values` is attended to.
 
+`follow` may say which entry leaves, by layer, group and step, so that a decision closer than rounding does not end the comparison: `widest`
+is then the largest distance of such an entry's score from the lowest, as a share of the largest.
+
 Of latent attention there is one entry for all heads, whose key norm is that of the rotated key and the latent together, and one decision a
 layer. A layer without attention has no entries. A layer that shares another's keys and values has no entries: its query at t attends to what that layer's query at t attended to.
 
@@ -34,8 +37,8 @@ transformers.AttentionMaskInterface.register("one_by_one", transformers.masking_
 
 class OneByOne:
     """The attention function of one run. `narrowest` is the closest decision of the policy, or of a router of experts."""
-    def __init__(self, policy, size, local_layers, schedule="1", prompt=None, store=None):
-        self.store = store
+    def __init__(self, policy, size, local_layers, schedule="1", prompt=None, store=None, follow=None):
+        self.store, self.follow, self.widest = store, follow, 0.0
         self.cut_after = prompt if schedule.startswith("cut") else None
         self.at_once = int(schedule.removeprefix("cut").removeprefix("+") or 0) or np.inf
         self.policy, _, first = policy.partition("+")
@@ -103,6 +106,9 @@ class OneByOne:
                     if self.policy.startswith("h2o"):
                         score[len(alive) - (size - size // 2):] = np.inf
                     i = self.lowest(score, 1e-9 if q.dtype == np.float64 else 1e-6)
+                    if self.follow:
+                        i = int(np.searchsorted(alive, self.follow[module.layer_idx, g, t]))
+                        self.widest = max(self.widest, float((score[i] - score.min()) / abs(score).max()))
                     self.evicted.append((module.layer_idx, g, t, int(alive[i])))
                     alive, mean = np.delete(alive, i), np.delete(mean, i)
                 if kept:
