@@ -10,7 +10,7 @@ use super::output::print;
 use super::progress::{Mode, Progress};
 use super::sweep_args::SweepArguments;
 use super::sweep_notes;
-use crate::eviction::CacheOptions;
+use crate::eviction::{CacheFormat, CacheOptions};
 use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Row, Status, reason};
 use crate::lm::source::{HubError, HubSettings};
@@ -218,13 +218,15 @@ fn idle_sizes(model_task: &ModelTask) -> String {
             has_lost(lengths.whole()) || has_lost(lengths.tokens)
         })
     };
-    let mut idle: IndexMap<String, Vec<String>> = IndexMap::new();
+    let mut idle: IndexMap<(String, CacheFormat), Vec<String>> = IndexMap::new();
     let evicting = model_task.cells.iter().filter(|cell| cell.cell.cache.rule.policy().is_some());
     for cell in evicting.filter(|cell| !evicts(cell)) {
-        idle.entry(cell.cell.label()).or_default().extend(cell.cell.size_text());
+        let key = (cell.cell.label(), cell.cell.cache.options.format);
+        idle.entry(key).or_default().extend(cell.cell.size_text());
     }
-    let line = |(policy, sizes): (String, Vec<String>)| {
-        format!("  {policy} evicts nothing at {}: equal to full\n", sizes.join(", "))
+    let line = |((policy, format), sizes): ((String, CacheFormat), Vec<String>)| {
+        let full = if format.is_rounded() { format!("full@{format}") } else { "full".to_owned() };
+        format!("  {policy} evicts nothing at {}: equal to {full}\n", sizes.join(", "))
     };
     idle.into_iter().map(line).collect()
 }

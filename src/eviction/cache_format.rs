@@ -37,11 +37,23 @@ pub enum NumberFormat {
 
 /// Every format, by descending bits within a family.
 pub const FORMATS: [Keyword<NumberFormat>; 15] = [
-    keyword(NumberFormat::F32, "f32", "as computed; counted as 16 bits, from which it does not differ by more than rounding"),
+    keyword(
+        NumberFormat::F32,
+        "f32",
+        "as computed; counted as 16 bits, from which it does not differ by more than rounding",
+    ),
     keyword(NumberFormat::F16, "f16", "IEEE half precision, rounded to the nearest"),
     keyword(NumberFormat::Bf16, "bf16", "bfloat16, rounded to the nearest"),
-    keyword(NumberFormat::Fp8E4m3, "fp8_e4m3", "OCP float8 with 4 bits of exponent, scale 1, at most 448 (vLLM's fp8 cache)"),
-    keyword(NumberFormat::Fp8E5m2, "fp8_e5m2", "OCP float8 with 5 bits of exponent, scale 1, at most 57,344 (vLLM)"),
+    keyword(
+        NumberFormat::Fp8E4m3,
+        "fp8_e4m3",
+        "OCP float8 with 4 bits of exponent, scale 1, at most 448 (vLLM's fp8 cache)",
+    ),
+    keyword(
+        NumberFormat::Fp8E5m2,
+        "fp8_e5m2",
+        "OCP float8 with 5 bits of exponent, scale 1, at most 57,344 (vLLM)",
+    ),
     keyword(NumberFormat::Q8_0, "q8_0", "integers of 8 bits, a scale for 32 numbers (llama.cpp)"),
     keyword(NumberFormat::Q5_1, "q5_1", "integers of 5 bits, scale and minimum for 32 numbers (llama.cpp)"),
     keyword(NumberFormat::Q5_0, "q5_0", "integers of 5 bits, a scale for 32 numbers (llama.cpp)"),
@@ -151,7 +163,11 @@ impl FromStr for VectorFormat {
         let turned = text.strip_suffix('h').and_then(find);
         let numbers = turned.with_context(|| format!("`{text}` is not a format; there are {}", names()))?;
         let is_of_llama = numbers.has_blocks() && numbers.kivi_bits().is_none();
-        ensure!(is_of_llama, "only llama.cpp's blocks are turned by a Hadamard matrix, and {} has none", numbers.name());
+        ensure!(
+            is_of_llama,
+            "only llama.cpp's blocks are turned by a Hadamard matrix, and {} has none",
+            numbers.name()
+        );
         Ok(VectorFormat { numbers, hadamard: true })
     }
 }
@@ -193,7 +209,8 @@ impl CacheFormat {
             );
         }
         ensure!(
-            self.keys == self.values || self.keys.numbers.kivi_bits().or(self.values.numbers.kivi_bits()).is_none(),
+            self.keys == self.values
+                || self.keys.numbers.kivi_bits().or(self.values.numbers.kivi_bits()).is_none(),
             "kivi is a format of keys and values together, not {self}"
         );
         Ok(())

@@ -154,8 +154,7 @@ impl<'a> KnownPolicies<'a> {
     fn unknown(self, name: &str) -> PolicyError {
         let names: Vec<&str> =
             ["full", "truncate"].into_iter().chain(PRESETS.iter().map(|preset| preset.name)).collect();
-        let known: Vec<&str> =
-            names.into_iter().chain(self.defined.iter().map(|own| own.name.as_str())).collect();
+        let known: Vec<&str> = names.into_iter().chain(self.defined.iter().map(|own| own.name.as_str())).collect();
         let near = match presets::known_elsewhere(name) {
             Some(preset) => format!("did you mean `{preset}`? "),
             None => did_you_mean(name, known.iter().copied()),
@@ -182,8 +181,11 @@ mod tests {
         };
         assert_eq!(read("tova"), ("tova", None, usual));
         assert_eq!(read("tova@cut"), ("tova", Some("cut".to_owned()), usual));
-        let options =
-            CacheOptions { positions: Positions::Slot, local_layers: LocalLayers::Exempt, ..CacheOptions::default() };
+        let options = CacheOptions {
+            positions: Positions::Slot,
+            local_layers: LocalLayers::Exempt,
+            ..CacheOptions::default()
+        };
         let all = ("window+4", Some("128".to_owned()), options);
         assert_eq!(read("window+4@slot@exempt@128"), all);
         assert_eq!(read("window+4@128@slot@exempt"), all);
@@ -206,7 +208,8 @@ mod tests {
             WrittenPolicy::parse(written, CacheOptions::default()).unwrap()
         }
         let mine = Policy { keep_first: FirstTokens::tokens(1), ..presets::by_name("h2o").unwrap() };
-        let defined = ["mine", "tova"].map(|name| DefinedPolicy { name: name.to_owned(), policy: mine, format: None });
+        let defined =
+            ["mine", "tova"].map(|name| DefinedPolicy { name: name.to_owned(), policy: mine, format: None });
         let known = KnownPolicies { defined: &defined, schedule: Some(Schedule::Cut) };
         let found = |written: &str| read(written).resolve(known).ok()?.rule.policy();
         assert_eq!((found("mine"), found("tova")), (Some(mine), Some(mine)));

@@ -235,7 +235,8 @@ impl Worker<'_> {
             Ok(prefix) => {
                 let (batch, format) = (Arc::new((job.samples, prefix)), job.format);
                 let cells = job.cells.into_iter();
-                let cells = cells.map(|(cell, samples)| CellJob { format, batch: Arc::clone(&batch), cell, samples });
+                let cells =
+                    cells.map(|(cell, samples)| CellJob { format, batch: Arc::clone(&batch), cell, samples });
                 self.lock().cells.extend(cells);
                 Ok(())
             }
@@ -361,7 +362,8 @@ mod tests {
         let jobs = || {
             let jobs = model_task.samples.batches().into_iter();
             let cells = |sample: usize| vec![(0, vec![sample]), (1, vec![sample])];
-            jobs.map(|samples| BatchJob { cells: cells(samples.start), samples }).collect()
+            jobs.map(|samples| BatchJob { cells: cells(samples.start), samples, format: CacheFormat::default() })
+                .collect()
         };
         let workers = Workers { workers: 3, threads: 1, side_by_side: 1 };
         let seen = AtomicUsize::new(0);

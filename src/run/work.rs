@@ -106,7 +106,9 @@ impl Work<'_> {
         loaded: &mut Option<Arc<LanguageModel>>,
     ) -> Result<()> {
         let batches = model_task.samples.batches().into_iter();
-        let mut jobs: Vec<BatchJob> = batches.map(|samples| BatchJob { samples, format: CacheFormat::default(), cells: Vec::new() }).collect();
+        let mut jobs: Vec<BatchJob> = batches
+            .map(|samples| BatchJob { samples, format: CacheFormat::default(), cells: Vec::new() })
+            .collect();
         let progress = self.open_journals(model_task, cells, &mut jobs)?;
         jobs.retain(|batch| !batch.cells.is_empty());
         let open = OpenTask { work: self, model_task, job, progress };

@@ -8,7 +8,8 @@ use super::keys::{MAX_ROPE_FACTOR, ModelYaml, RopeOverrideYaml, SweepYaml};
 use super::{ModelSpec, Sweep, policies};
 use crate::eviction::presets;
 use crate::eviction::{
-    CacheOptions, CacheRule, CacheSize, DefinedPolicy, KnownPolicies, LONGEST_KNOWN, NamedPolicy, Policy, WrittenPolicy,
+    CacheOptions, CacheRule, CacheSize, DefinedPolicy, KnownPolicies, LONGEST_KNOWN, NamedPolicy, Policy,
+    WrittenPolicy,
 };
 use crate::format::did_you_mean;
 use crate::ledger::Contrast;
@@ -50,8 +51,7 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[DefinedPolicy]) -> Resu
         let base = |listed: &str| presets::split_keep_first(listed).is_some_and(|(base, _)| base == name);
         policies.iter().any(|policy| policy.name == name || base(&policy.name))
     };
-    let unlisted =
-        defined[..in_file].iter().map(|own| own.name.clone()).filter(|name| !is_listed(name)).collect();
+    let unlisted = defined[..in_file].iter().map(|own| own.name.clone()).filter(|name| !is_listed(name)).collect();
     let placed: Vec<String> = policies.iter().map(|policy| policy.name.clone()).collect();
     let others = own.iter().filter(|own| !placed.contains(&own.name));
     policies.extend(others.map(|own| NamedPolicy {

@@ -17,7 +17,8 @@ use serde_json::json;
 use super::schema::names;
 use crate::eviction::formula::Pool;
 use crate::eviction::{
-    Amount, Budget, CacheFormat, CacheSize, FirstTokens, LocalLayers, MemorySize, PoolOver, Positions, Schedule, Scope,
+    Amount, Budget, CacheFormat, CacheSize, FirstTokens, LocalLayers, MemorySize, PoolOver, Positions, Schedule,
+    Scope,
 };
 use crate::lm::{Arithmetic, RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;

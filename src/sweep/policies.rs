@@ -6,8 +6,8 @@ use super::keys::{BudgetYaml, HeadsYaml, PolicyYaml, ShareYaml};
 use super::schema::names::fixed_policies;
 use crate::eviction::formula::{Formula, Pool};
 use crate::eviction::{
-    Amount, Budget, BudgetPool, CacheOptions, DefinedPolicy, KnownPolicies, NamedPolicy, Policy, PolicyError, Schedule, Score,
-    WrittenPolicy,
+    Amount, Budget, BudgetPool, CacheOptions, DefinedPolicy, KnownPolicies, NamedPolicy, Policy, PolicyError,
+    Schedule, Score, WrittenPolicy,
 };
 use crate::yaml::{self, ConfigError, Location, Spanned};
 

@@ -11,7 +11,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::eviction::{
-    CacheFormat, CacheOptions, CacheRule, CacheSpec, Positions, RecordedAttention, Schedule, Scope, ScoreCount, SizedPolicy,
+    CacheFormat, CacheOptions, CacheRule, CacheSpec, Positions, RecordedAttention, Schedule, Scope, ScoreCount,
+    SizedPolicy,
 };
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, PromptScores, Tensor};
 use crate::metric::{HeldByHead, MetricSum, NO_NUMBER};

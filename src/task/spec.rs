@@ -102,7 +102,8 @@ impl TaskSpec {
             spec.compare_to_full = self.compare_to_full.map(|_| false);
         }
         if let Some(generation) = &mut spec.generation {
-            generation.query_aware |= !rule.awaits_prompt() && (relative.is_none() || rule == CacheRule::Unbounded);
+            generation.query_aware |=
+                !rule.awaits_prompt() && (relative.is_none() || rule == CacheRule::Unbounded);
         }
         spec
     }

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use crate::eviction::{
-    CacheOptions, CacheRule, CacheSize, CacheSpec, DefinedPolicy, KnownPolicies, NamedPolicy, PolicyError, Schedule,
-    WrittenPolicy,
+    CacheOptions, CacheRule, CacheSize, CacheSpec, DefinedPolicy, KnownPolicies, NamedPolicy, PolicyError,
+    Schedule, WrittenPolicy,
 };
 use crate::lm::ModelShape;
 use crate::task::CacheConfig;

@@ -8,7 +8,7 @@ use crate::support::checkpoint::copy;
 use crate::support::program::run as run_program;
 use crate::support::sweep::{SMALL, Sweep, write_texts};
 use serde_json::Value;
-use tova_bench::eviction::{CustomScore, Policy, Score, Step, presets};
+use tova_bench::eviction::{CustomScore, DefinedPolicy, Policy, Score, Step, presets};
 use tova_bench::ledger::Ledger;
 use tova_bench::lm::Device;
 use tova_bench::lm::source::HubSettings;
@@ -29,7 +29,8 @@ fn a_panic_fails_its_cell_and_no_other() {
     // The policy of its own comes after the sweep's, and so before and after the faulty cells there are others.
     Sweep { policies: "[full, tova, window]", tasks: &[&short, &long], ..SMALL }.write(folder.path());
     let score = Score::Custom(CustomScore::new("faulty".into(), Box::new(faulty)));
-    let own = [("faulty".to_owned(), Policy { score, ..presets::by_name("tova").unwrap() })];
+    let policy = Policy { score, ..presets::by_name("tova").unwrap() };
+    let own = [DefinedPolicy { name: "faulty".to_owned(), policy, format: None }];
     let sweep = sweep::Sweep::read(&folder.path().join("sweep.yaml"), &own).unwrap();
     let ledger = Ledger::open(&folder.path().join("results")).unwrap();
     let machine = Machine { devices: vec![Device::CPU], threads: 3, stop: Arc::default() };

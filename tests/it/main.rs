@@ -18,6 +18,7 @@ mod compare;
 mod doctor;
 mod faults;
 mod foreign;
+mod formats;
 mod fuzz_seeds;
 mod gguf;
 mod gguf_tokenizers;

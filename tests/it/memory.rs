@@ -201,8 +201,13 @@ fn held_bytes_are_of_the_format() {
         assert_eq!((row.held_bytes, row.peak_bytes), (Some(mean), Some(peak)), "{what}");
         // The program rounds a room up to whole lanes, and has one for a block.
         if format != "f32" {
-            let most = (held_after.iter().copied().max().unwrap().max(whole) / each as u64 + 8 * (128 + 32)) * each as u64;
-            assert!((peak..=most).contains(&row.allocated_bytes), "{what}: {} of {peak} to {most}", row.allocated_bytes);
+            let most = (held_after.iter().copied().max().unwrap().max(whole) / each as u64 + 8 * (128 + 32))
+                * each as u64;
+            assert!(
+                (peak..=most).contains(&row.allocated_bytes),
+                "{what}: {} of {peak} to {most}",
+                row.allocated_bytes
+            );
         }
         formats.insert(format.to_owned());
     }

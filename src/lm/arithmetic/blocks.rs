@@ -221,7 +221,8 @@ impl Block<34, 32, 1> for Q8_0 {
 }
 
 /// Levels of `iq4_nl`.
-pub(in crate::lm) const IQ4_NL: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+pub(in crate::lm) const IQ4_NL: [i8; 16] =
+    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// Block of 32 numbers of 4 bits that stand for uneven levels, and a scale.
 struct Iq4Nl;

@@ -249,7 +249,8 @@ fn random_rotation(dim: usize) -> Vec<f32> {
 fn turbo_levels(dim: usize, count: usize) -> Vec<f32> {
     const STEPS: usize = 20_000;
     let at = |step: usize| (step as f64 + 0.5) / STEPS as f64 * 2.0 - 1.0;
-    let density: Vec<f64> = (0..STEPS).map(|step| (1.0 - at(step).powi(2)).powf((dim as f64 - 3.0) / 2.0)).collect();
+    let density: Vec<f64> =
+        (0..STEPS).map(|step| (1.0 - at(step).powi(2)).powf((dim as f64 - 3.0) / 2.0)).collect();
     let spread = 3.0 / (dim as f64).sqrt();
     let mut levels: Vec<f64> =
         (0..count).map(|level| spread * ((2 * level + 1) as f64 / count as f64 - 1.0)).collect();
@@ -263,7 +264,11 @@ fn turbo_levels(dim: usize, count: usize) -> Vec<f32> {
             sums[own].0 += weight * at(step);
             sums[own].1 += weight;
         }
-        levels = sums.iter().zip(&levels).map(|((sum, weight), old)| if *weight > 0.0 { sum / weight } else { *old }).collect();
+        levels = sums
+            .iter()
+            .zip(&levels)
+            .map(|((sum, weight), old)| if *weight > 0.0 { sum / weight } else { *old })
+            .collect();
     }
     levels.into_iter().map(|level| level as f32).collect()
 }

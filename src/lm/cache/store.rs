@@ -123,7 +123,8 @@ impl Store {
     /// Stores the vectors of a table, one room each, as [`put`](Self::put).
     pub fn put_by_head(&mut self, at: &[usize], vectors: &Table) {
         let (heads, rows) = (at.len(), vectors.capacity(0));
-        let of_row = |row: usize| (0..heads).flat_map(move |head| &vectors.head(head)[row * vectors.dim..][..vectors.dim]);
+        let of_row =
+            |row: usize| (0..heads).flat_map(move |head| &vectors.head(head)[row * vectors.dim..][..vectors.dim]);
         self.put(at, &(0..rows).flat_map(of_row).copied().collect::<Vec<_>>());
     }
 

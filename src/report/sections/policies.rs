@@ -24,7 +24,8 @@ fn defined(row: &Row) -> String {
     match (row.policy.as_str(), &row.score) {
         ("full", _) => return format!("the model with an unbounded cache{stored}"),
         ("truncate", _) => {
-            let about = "no policy: the text is cut to the cache size, and what is written after it is held as well";
+            let about =
+                "no policy: the text is cut to the cache size, and what is written after it is held as well";
             return format!("{about}{stored}");
         }
         (_, None) => return "not defined in its rows".to_owned(),

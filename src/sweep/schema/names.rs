@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use crate::eviction::formula::{WORDS, calls};
 use crate::eviction::presets::PRESETS;
-use crate::eviction::{CacheOptions, FORMATS, Keyword, LOCAL_LAYERS, MOST_AT_ONCE, POSITIONS, SCHEDULES, SCOPES, SCORES};
+use crate::eviction::{
+    CacheOptions, FORMATS, Keyword, LOCAL_LAYERS, MOST_AT_ONCE, POSITIONS, SCHEDULES, SCOPES, SCORES,
+};
 use crate::lm::source::{POCKET, RANDOM_TINY};
 use crate::yaml::schema::{Named, one_of, setting};
 

@@ -221,7 +221,8 @@ fn windows_are_those_of_transformers() {
     let shape = config(json!({"model_type": "mistral", "sliding_window": 8})).unwrap();
     // A window of 8 and a block of 128, in rows of 16.
     assert_eq!(
-        [100, 144, 145, 9000].map(|tokens| shape.cache_bytes(tokens, CacheFormat::default()) / shape.cache_bytes(1, CacheFormat::default())),
+        [100, 144, 145, 9000].map(|tokens| shape.cache_bytes(tokens, CacheFormat::default())
+            / shape.cache_bytes(1, CacheFormat::default())),
         [100, 144, 144, 144]
     );
 }
