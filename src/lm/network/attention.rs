@@ -186,13 +186,14 @@ impl<'a> Projections<'a> {
         }
         let mut start = 0;
         while start < rows {
+            // Now all that leaves after the token before has left, also where layers evict together or a prompt was cut.
+            tables.pack();
             // Blocks end at multiples of BLOCK from the start of the text, however the text is split into reads.
             let block = (BLOCK - entries.seen % BLOCK).min(rows - start).min(tables.until_packed());
             let out = &mut out[start * width..][..block * width];
             let lost = lost.as_deref_mut().map(|lost| &mut lost[start..start + block]);
             let cache = (&mut *entries, &mut *tables, log.as_mut(), self.shape.rope.frequencies(*is_long));
             own.slice(start, block).attend_block(cache, out, lost, scratch);
-            tables.pack();
             start += block;
         }
         Ok(())

@@ -182,6 +182,7 @@ def make():
         for name in [*PER_TOKEN, "q8_0/q4_0", "kivi-4", "kivi-2"]:
             settings = [("full", None, {}), ("tova", 180 if name.startswith("kivi") else 40, {})]
             if name in ("q8_0", "q4_0h", "turbo-3", "kivi-2"):
+                settings += [("tova", 170, {"schedule": "cut", "prompt": 192})] if name == "kivi-2" else []
                 settings += [("h2o", 60, {}), ("window+4", 33, {}), ("knorm", 60, {}), ("tova", 190, {"schedule": "16"}),
                              ("tova-head", 170, {"schedule": "cut", "prompt": 200})]
             for policy, size, more in settings:
