@@ -37,11 +37,7 @@ pub enum NumberFormat {
 
 /// Every format, by descending bits within a family.
 pub const FORMATS: [Keyword<NumberFormat>; 15] = [
-    keyword(
-        NumberFormat::F32,
-        "f32",
-        "as computed; counted as 16 bits, from which it does not differ by more than rounding",
-    ),
+    keyword(NumberFormat::F32, "f32", "as computed, and counted as 16 bits a number"),
     keyword(NumberFormat::F16, "f16", "IEEE half precision, rounded to the nearest"),
     keyword(NumberFormat::Bf16, "bf16", "bfloat16, rounded to the nearest"),
     keyword(

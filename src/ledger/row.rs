@@ -232,9 +232,10 @@ impl Row {
         variant
     }
 
-    /// Lists the words of the options of the row's cache that are not usual.
+    /// Lists the words of the options of the row's cache that are not usual, and that matter to it.
     pub fn unusual_options(&self) -> impl Iterator<Item = &str> {
         let words = self.options().into_iter().zip(CacheOptions::default().words());
+        let words = words.filter(|((key, _), _)| *key == "format" || !self.never_evicts());
         words.filter(|((_, own), (_, usual))| own.is_some_and(|own| own != usual)).filter_map(|((_, own), _)| own)
     }
 

@@ -97,7 +97,7 @@ fn a_published_id_is_stable() {
     let cells = sweep(SMALL).expand();
     let cell = resolved(&cells[5]);
     let expected =
-        r#"{"schema":10,"engine":8,"model":"0123abc","dtype":"auto","arithmetic":"f32","cache":{"rule":"evict","#
+        r#"{"schema":11,"engine":8,"model":"0123abc","dtype":"auto","arithmetic":"f32","cache":{"rule":"evict","#
             .to_owned()
             + r#""policy":"score=last_attention scope=layer keep_first=0 keep_recent=0 budget=uniform schedule=1","#
             + r#""size":16,"relative":null,"options":{}},"#
@@ -106,8 +106,8 @@ fn a_published_id_is_stable() {
     assert_eq!(cell.meaning("0123abc", cell.task.of_cell(), "sha256:ff").text(), expected);
     let id = cell.id("0123abc", "sha256:ff");
     // If this changes, every result file ever written is orphaned: bump SCHEMA_VERSION or ENGINE_VERSION instead.
-    assert_eq!(id.to_string(), "8e477875dd5f15b2");
-    assert_eq!(cell.name(id).stem(), "perplexity__random-tiny__tova__16__8e477875dd5f15b2");
+    assert_eq!(id.to_string(), "fe28921069f7558a");
+    assert_eq!(cell.name(id).stem(), "perplexity__random-tiny__tova__16__fe28921069f7558a");
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub struct FullCachePrefix {
     pub(super) memory: Memory,
     /// The states after each of the tokens: (tokens, hidden)
     pub(super) states: Tensor,
-    /// The same of the full cache in f32, where predictions are compared with it and the format is another.
+    /// States of the full cache in f32, where predictions are compared with it and the format is another.
     reference: Option<Tensor>,
     pub(super) read: usize,
     pub(super) seconds: f64,

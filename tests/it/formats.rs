@@ -58,7 +58,7 @@ fn a_format_is_the_same_everywhere() {
     let sweep = format!(
         "models: [pocket]\npolicies: [{}]\ncache_sizes: [180]\ndefine:\n\
          \x20 mine: {{score: attention, scope: head, format: {{keys: q8_0, values: turbo-3}}}}\n\
-         tasks:\n  - perplexity: {{dataset: ./texts, length: {TOKENS}, prompt: {prompt}, bos: false, books: 1, chunks_per_book: 1}}\n",
+         tasks:\n  - perplexity: {{dataset: ./texts, length: {TOKENS}, prompt: {prompt}, books: 1, chunks_per_book: 1}}\n",
         policies.join(", ")
     );
     fs::write(path.join("sweep.yaml"), sweep).unwrap();

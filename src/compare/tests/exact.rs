@@ -60,6 +60,7 @@ fn every_column_that_repeats_is_compared() {
         ("cache_size", |row| row.cache_size = None),
         ("cache_share", |row| row.cache_share = Some(0.5)),
         ("cache_memory", |row| row.cache_memory = Some("25%".into())),
+        ("format", |row| row.format = Some("q8_0".into())),
         ("positions", |row| row.positions = "slot".into()),
         ("schedule", |row| row.schedule = Some("cut".into())),
         ("local_layers", |row| row.local_layers = Some("exempt".into())),

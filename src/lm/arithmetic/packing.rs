@@ -244,33 +244,36 @@ fn random_rotation(dim: usize) -> Vec<f32> {
     rows.concat().into_iter().map(|x| x as f32).collect()
 }
 
-/// Levels with the least squared error for a coordinate of a direction drawn at random in `dim` dimensions, whose density is
-/// (1 - x²)^((dim - 3) / 2) (Lloyd and Max; TurboQuant, equation 4).
+/// Levels with the least squared error for a coordinate of a direction drawn at random in `dim` dimensions, at least 4, whose density is
+/// (1 - x²)^((dim - 3) / 2) (Lloyd and Max; TurboQuant, equation 4). They are symmetric, so half of them are found.
 fn turbo_levels(dim: usize, count: usize) -> Vec<f32> {
-    const STEPS: usize = 20_000;
-    let at = |step: usize| (step as f64 + 0.5) / STEPS as f64 * 2.0 - 1.0;
-    let density: Vec<f64> =
-        (0..STEPS).map(|step| (1.0 - at(step).powi(2)).powf((dim as f64 - 3.0) / 2.0)).collect();
-    let spread = 3.0 / (dim as f64).sqrt();
+    const PARTS: usize = 100;
+    let power = (dim as f64 - 3.0) / 2.0;
+    let density = |x: f64| (1.0 - x * x).max(0.0).powf(power);
+    // Simpson's rule; beyond ten deviations there is nothing.
+    let mass = |from: f64, to: f64| {
+        let width = (to.min(from + 10.0 / (dim as f64).sqrt()) - from) / (2 * PARTS) as f64;
+        let weight = |at: usize| if at == 0 || at == 2 * PARTS { 1.0 } else { 2.0 + 2.0 * (at % 2) as f64 };
+        (0..=2 * PARTS).map(|at| weight(at) * density(from + at as f64 * width)).sum::<f64>() * width / 3.0
+    };
+    let moment = |from: f64, to: f64| {
+        let below = |x: f64| (1.0 - x * x).max(0.0).powf(power + 1.0) / (2.0 * (power + 1.0));
+        below(from) - below(to)
+    };
+    let half = count / 2;
     let mut levels: Vec<f64> =
-        (0..count).map(|level| spread * ((2 * level + 1) as f64 / count as f64 - 1.0)).collect();
-    for _ in 0..500 {
-        let mut sums = vec![(0.0, 0.0); count];
-        let mut own = 0;
-        for (step, weight) in density.iter().enumerate() {
-            while own + 1 < count && at(step) > f64::midpoint(levels[own], levels[own + 1]) {
-                own += 1;
-            }
-            sums[own].0 += weight * at(step);
-            sums[own].1 += weight;
-        }
-        levels = sums
-            .iter()
-            .zip(&levels)
-            .map(|((sum, weight), old)| if *weight > 0.0 { sum / weight } else { *old })
-            .collect();
+        (0..half).map(|level| 3.0 / (dim as f64).sqrt() * (2 * level + 1) as f64 / count as f64).collect();
+    for _ in 0..1000 {
+        let border = |at: usize| match at {
+            0 => 0.0,
+            _ if at == half => 1.0,
+            _ => f64::midpoint(levels[at - 1], levels[at]),
+        };
+        levels =
+            (0..half).map(|at| moment(border(at), border(at + 1)) / mass(border(at), border(at + 1))).collect();
     }
-    levels.into_iter().map(|level| level as f32).collect()
+    let negative = levels.iter().rev().map(|level| -level);
+    negative.chain(levels.iter().copied()).map(|level| level as f32).collect()
 }
 
 #[cfg(test)]

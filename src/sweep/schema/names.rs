@@ -74,12 +74,12 @@ pub fn positions(_: &mut SchemaGenerator) -> Schema {
 /// Schema of a format: of keys and values, or of each.
 pub fn formats(_: &mut SchemaGenerator) -> Schema {
     let each = format!("({})h?", FORMATS.map(|known| known.name).join("|"));
-    let one = json!({"type": "string", "pattern": format!("^{each}$")});
+    let one = |of: &str| json!({"type": "string", "pattern": format!("^{each}$"), "description": format!("Format of {of}"), "default": "f32"});
     json_schema!({
         "anyOf": [
             one_of(&words(&FORMATS)),
             {"type": "string", "pattern": format!("^{each}(/{each})?$")},
-            {"type": "object", "properties": {"keys": one, "values": one}, "additionalProperties": false},
+            {"type": "object", "properties": {"keys": one("keys"), "values": one("values")}, "additionalProperties": false},
         ],
     })
 }

@@ -21,6 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 GROUP, RESIDUAL = 32, 128
 LLAMA = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
 PER_TOKEN = ["f16", "bf16", "fp8_e4m3", "fp8_e5m2", *LLAMA, "iq4_nl", "q8_0h", "q4_0h", "iq4_nlh", "turbo-4", "turbo-3"]
+MODELS = {
+    "llama-64": "--layers 2 --heads 2 --kv-heads 1 --hidden 48 --head-dim 64 --intermediate 64 --vocab 96 --text 240 --dtype f16 --seed 0",
+    "qwen2-32": "--arch qwen2 --layers 2 --heads 4 --kv-heads 2 --hidden 48 --head-dim 32 --intermediate 64 --vocab 96 --text 240 --dtype f16 "
+                "--seed 0",
+}
 LEVELS = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32)
 
 
@@ -57,15 +62,20 @@ def random_rotation(dim):
 
 @functools.cache
 def turbo_levels(dim, count):
-    """Lloyd's algorithm on a fine grid of the density of one coordinate of a direction"""
-    x = (np.arange(200_000) + 0.5) / 100_000 - 1
-    density = (1 - x**2) ** ((dim - 3) / 2)
-    total, moment = np.cumsum(density), np.cumsum(density * x)
+    """Lloyd's algorithm on the density of one coordinate of a direction, integrated by Gauss and Legendre's rule"""
+    power, (nodes, weights) = (dim - 3) / 2, np.polynomial.legendre.leggauss(200)
+
+    def centre(low, high):
+        high = min(high, low + 12 / math.sqrt(dim))
+        x = (high - low) / 2 * nodes + (high + low) / 2
+        density = weights * np.maximum(1 - x * x, 0) ** power
+        return density @ x / density.sum()
+
     levels = 3 / math.sqrt(dim) * ((2 * np.arange(count) + 1) / count - 1)
-    for _ in range(2000):
-        edges = np.searchsorted(x, (levels[1:] + levels[:-1]) / 2)
-        part = lambda sums: np.diff(np.concatenate([[0], sums[edges - 1], [sums[-1]]]))
-        levels = part(moment) / part(total)
+    for _ in range(1500):
+        edges = [-1, *(levels[1:] + levels[:-1]) / 2, 1]
+        upper = [centre(*pair) for pair in zip(edges[count // 2:], edges[count // 2 + 1:])]
+        levels = np.array([-x for x in upper[::-1]] + upper)
     return levels
 
 
@@ -165,19 +175,11 @@ class Store:
 
 def make():
     folder = ROOT / "formats"
-    random = ["--layers", "2", "--heads", "2", "--kv-heads", "1", "--hidden", "48", "--head-dim", "64", "--intermediate", "64", "--vocab", "96",
-              "--text", "240", "--dtype", "f16", "--seed", "0"]
-    subprocess.run([sys.executable, Path(__file__).with_name("random_model.py"), folder / "llama-64", *random], check=True)
-    pocket = folder / "pocket"
-    pocket.mkdir(exist_ok=True)
-    (pocket / "checkpoint").write_text("../../../../models/pocket\n")
-    if not (pocket / "tokens.json").exists():
-        rng = np.random.default_rng(7)
-        (pocket / "tokens.json").write_text(json.dumps(rng.integers(4, 3072, 260).tolist()))
-    for of in (folder / "llama-64", pocket):
+    for name, arguments in MODELS.items():
+        subprocess.run([sys.executable, Path(__file__).with_name("random_model.py"), folder / name, *arguments.split()], check=True)
+    for of in (folder / name for name in MODELS):
         tokens = json.loads((of / "tokens.json").read_text())
-        checkpoint = (of / "checkpoint").read_text().strip() if (of / "checkpoint").exists() else "."
-        model = one_by_one.load(of / checkpoint, torch.float64, "one_by_one", exact=True)
+        model = one_by_one.load(of, torch.float64, "one_by_one", exact=True)
         cases = []
         for name in [*PER_TOKEN, "q8_0/q4_0", "kivi-4", "kivi-2"]:
             settings = [("full", None, {}), ("tova", 180 if name.startswith("kivi") else 40, {})]
