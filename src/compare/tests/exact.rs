@@ -54,7 +54,7 @@ fn every_column_that_repeats_is_compared() {
     });
     let of = |change: Change| compared(&before, &changed(before.clone(), change), &options);
     // Each column of a row that pairs it, must repeat, or may differ.
-    let pairs: [(&str, Change); 21] = [
+    let pairs: [(&str, Change); 22] = [
         ("model_revision", |row| row.model_revision = "2".into()),
         ("policy", |row| row.policy = "2".into()),
         ("cache_size", |row| row.cache_size = None),
