@@ -160,9 +160,9 @@ impl Model {
         for (number, cache) in (1..).zip(&caches) {
             let (mut cache, policies) = cache.settings()?;
             // Two of one's own have two names.
-            if let Some((_, policy)) = policies.into_iter().next() {
+            if let Some(policy) = policies.into_iter().next() {
                 cache.policy = if number > 1 { format!("own policy {number}") } else { cache.policy };
-                own.push((cache.policy.clone(), policy));
+                own.push(DefinedPolicy { name: cache.policy.clone(), ..policy });
             }
             settings.push(cache);
         }
@@ -241,7 +241,10 @@ impl CacheArguments<'_> {
     fn settings(&self) -> PyResult<(CacheSettings, Vec<DefinedPolicy>)> {
         let (policy, own): (String, Vec<DefinedPolicy>) = match &self.policy {
             NamedOrOwn::Named(name) => (name.clone(), Vec::new()),
-            NamedOrOwn::Own(policy) => (policy.get().0.name.clone(), vec![policy.get().0.clone()]),
+            NamedOrOwn::Own(policy) => {
+                let own = DefinedPolicy { name: "own policy".to_owned(), ..policy.get().0.clone() };
+                (own.name.clone(), vec![own])
+            }
         };
         let refused = |error: anyhow::Error| pyo3::exceptions::PyValueError::new_err(error.to_string());
         let schedule = self.schedule.as_deref().map(str::parse::<Schedule>).transpose().map_err(refused)?;

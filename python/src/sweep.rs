@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use tova_bench::eviction;
+use tova_bench::eviction::DefinedPolicy;
 use tova_bench::format::counted;
 use tova_bench::ledger::Ledger;
 use tova_bench::lm::source::HubSettings;
@@ -31,8 +31,11 @@ pub fn run(
     report: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(PathBuf, [usize; 3], Vec<String>)> {
-    let own: Vec<(String, eviction::Policy)> =
-        policies.iter().map(|(name, policy)| (name.clone(), policy.get().0)).collect();
+    let named = |(name, policy): &(String, Bound<'_, Policy>)| DefinedPolicy {
+        name: name.clone(),
+        ..policy.get().0.clone()
+    };
+    let own: Vec<DefinedPolicy> = policies.iter().map(named).collect();
     detached(py, || {
         let sweep = Sweep::read(&sweep, &own)?;
         let device = device.parse::<DeviceChoice>().map_err(anyhow::Error::msg)?.open()?;
