@@ -314,6 +314,7 @@ impl<'a> Projections<'a> {
         normaliser.sum.resize(heads * rows, 0.0);
         // Their positions matter only where a query's temperature depends on them, which no family that shares caches has.
         self.rotate_queries(queries, 0);
+        keys.turn(queries);
         self.logits_of_all(queries, keys, (columns, stride), logits);
         let groups = masks.len() / (rows * stride);
         for head in 0..heads {
