@@ -235,11 +235,16 @@ fn families() {
 /// transformers itself between float32 and float64, too. So the median of the differences is held to the tolerance.
 #[test]
 fn formats() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/formats");
-    for name in ["llama-64", "qwen2-32"] {
-        let golden = folder.join(name);
-        let (cases, worst) = check(&golden, &golden, &[1, 7, usize::MAX]);
-        assert!(cases >= 50, "{name} has only {cases} cases");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    // Layers of the last share caches.
+    for (name, checkpoint, least) in [
+        ("llama-64", "formats/llama-64", 50),
+        ("qwen2-32", "formats/qwen2-32", 50),
+        ("gemma3n", "families/gemma3n", 6),
+    ] {
+        let golden = folder.join("formats").join(name);
+        let (cases, worst) = check(&golden, &folder.join(checkpoint), &[1, 7, usize::MAX]);
+        assert!(cases >= least, "{name} has only {cases} cases");
         eprintln!("{name}: {cases} cases, largest median of NLL differences {worst:.1e}");
     }
 }

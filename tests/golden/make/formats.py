@@ -194,6 +194,16 @@ def make():
                               "survivors": run.survivors})
                 print(of.name, name, policy, size, more, f"mean {np.mean(nll):.5f}, narrowest {run.narrowest:.1e}", flush=True)
         (of / "golden.json").write_text(json.dumps({"cases": cases}) + "\n")
+    shared, cases = ROOT / "families" / "gemma3n", []  # layers that share caches
+    (folder / "gemma3n").mkdir(exist_ok=True)
+    (folder / "gemma3n" / "tokens.json").write_text((shared / "tokens.json").read_text())
+    tokens, model = json.loads((shared / "tokens.json").read_text()), one_by_one.load(shared, torch.float64, "one_by_one", exact=True)
+    for name in ("fp8_e4m3", "turbo-4", "turbo-3"):
+        for policy, size in (("full", None), ("tova", 24)):
+            with one_by_one.float64_everywhere():
+                nll, run = one_by_one.run(model, tokens, policy, size, "bounded", store=lambda k, v: Store(name, k, v))
+            cases.append({"policy": policy, "size": size, "format": name, "nll": [round(x, 7) for x in nll], "survivors": run.survivors})
+    (folder / "gemma3n" / "golden.json").write_text(json.dumps({"cases": cases}) + "\n")
     rng = np.random.default_rng(11)
     x = (rng.standard_normal((24, 64)) * 10 ** rng.uniform(-3, 2, (24, 1))).astype(np.float32)
     x[0], x[1, :32], x[2, 5] = 0, 1.5, 1e4
