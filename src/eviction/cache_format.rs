@@ -134,6 +134,14 @@ pub struct VectorFormat {
 }
 
 impl VectorFormat {
+    /// Bytes that `held` vectors of `dim` numbers take.
+    pub fn taken_bytes(self, dim: usize, held: usize) -> usize {
+        match self.numbers {
+            NumberFormat::F32 => (4 * dim).saturating_mul(held),
+            _ => self.counted_bytes(dim, held),
+        }
+    }
+
     /// Bytes that `held` vectors of `dim` numbers count for: f32 counts as 16 bits, and so do KIVI's newest.
     pub fn counted_bytes(self, dim: usize, held: usize) -> usize {
         match self.numbers {

@@ -82,27 +82,22 @@ impl Packing {
     /// Packs vectors `(vectors, dim)` that were turned.
     pub fn pack(&self, vectors: &[f32]) -> Vec<u8> {
         let of_each = |number: fn(f32) -> u8| vectors.iter().map(|x| number(*x)).collect();
-        let of_candle = |stored: GgmlDType| {
+        if let Some(stored) = stored_by_candle(self.numbers) {
             let packed = Tensor::from_slice(vectors, (vectors.len() / GROUP, GROUP), &Device::Cpu)
                 .and_then(|blocks| QTensor::quantize(&blocks, stored)?.data().map(|bytes| bytes.into_owned()));
-            packed.expect("whole blocks of floats on the host")
-        };
+            return packed.expect("whole blocks of floats on the host");
+        }
         match self.numbers {
             NumberFormat::F32 => vectors.iter().flat_map(|x| x.to_le_bytes()).collect(),
             NumberFormat::F16 => vectors.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect(),
             NumberFormat::Bf16 => vectors.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes()).collect(),
             NumberFormat::Fp8E4m3 => of_each(|x| F8E4M3::from_f32(x).to_bits()),
             NumberFormat::Fp8E5m2 => of_each(|x| F8E5M2::from_f32(x).to_bits()),
-            NumberFormat::Q8_0 => of_candle(GgmlDType::Q8_0),
-            NumberFormat::Q5_1 => of_candle(GgmlDType::Q5_1),
-            NumberFormat::Q5_0 => of_candle(GgmlDType::Q5_0),
-            NumberFormat::Q4_1 => of_candle(GgmlDType::Q4_1),
-            NumberFormat::Q4_0 => of_candle(GgmlDType::Q4_0),
             NumberFormat::Iq4Nl => vectors.as_chunks().0.iter().flat_map(iq4_nl).collect(),
             NumberFormat::Turbo4 | NumberFormat::Turbo3 => {
                 vectors.chunks_exact(self.dim).flat_map(|vector| self.turbo(vector)).collect()
             }
-            NumberFormat::Kivi4 | NumberFormat::Kivi2 => unreachable!("KIVI packs entries together"),
+            numbers => unreachable!("KIVI packs entries together, and candle has {numbers:?}"),
         }
     }
 
@@ -115,6 +110,9 @@ impl Packing {
         let by_table = |to: &mut [f32], table: &[f32; 256]| {
             to.iter_mut().zip(bytes).for_each(|(to, bits)| *to = table[usize::from(*bits)]);
         };
+        if let Some(stored) = stored_by_candle(self.numbers) {
+            return blocks::unpack(stored, bytes, to);
+        }
         match self.numbers {
             NumberFormat::F32 => {
                 to.iter_mut().zip(bytes.as_chunks().0).for_each(|(to, x)| *to = f32::from_le_bytes(*x));
@@ -129,17 +127,12 @@ impl Packing {
             }
             NumberFormat::Fp8E4m3 => by_table(to, &E4M3),
             NumberFormat::Fp8E5m2 => by_table(to, &E5M2),
-            NumberFormat::Q8_0 => blocks::unpack(GgmlDType::Q8_0, bytes, to),
-            NumberFormat::Q5_1 => blocks::unpack(GgmlDType::Q5_1, bytes, to),
-            NumberFormat::Q5_0 => blocks::unpack(GgmlDType::Q5_0, bytes, to),
-            NumberFormat::Q4_1 => blocks::unpack(GgmlDType::Q4_1, bytes, to),
-            NumberFormat::Q4_0 => blocks::unpack(GgmlDType::Q4_0, bytes, to),
             NumberFormat::Iq4Nl => blocks::unpack_iq4_nl(bytes, to),
             NumberFormat::Turbo4 | NumberFormat::Turbo3 => {
                 let vectors = to.chunks_exact_mut(self.dim).zip(bytes.chunks_exact(self.bytes()));
                 vectors.for_each(|(to, bytes)| self.turbo_back(bytes, to));
             }
-            NumberFormat::Kivi4 | NumberFormat::Kivi2 => unreachable!("KIVI packs entries together"),
+            numbers => unreachable!("KIVI packs entries together, and candle has {numbers:?}"),
         }
     }
 
@@ -160,6 +153,18 @@ impl Packing {
         let length = f16::from_le_bytes([bytes[0], bytes[1]]).to_f32();
         let levels = bits::unpack(&bytes[2..], self.levels.len().ilog2() as usize);
         to.iter_mut().zip(levels).for_each(|(to, level)| *to = self.levels[usize::from(level)] * length);
+    }
+}
+
+/// The type of candle that packs numbers of a format.
+fn stored_by_candle(numbers: NumberFormat) -> Option<GgmlDType> {
+    match numbers {
+        NumberFormat::Q8_0 => Some(GgmlDType::Q8_0),
+        NumberFormat::Q5_1 => Some(GgmlDType::Q5_1),
+        NumberFormat::Q5_0 => Some(GgmlDType::Q5_0),
+        NumberFormat::Q4_1 => Some(GgmlDType::Q4_1),
+        NumberFormat::Q4_0 => Some(GgmlDType::Q4_0),
+        _ => None,
     }
 }
 

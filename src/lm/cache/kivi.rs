@@ -55,7 +55,7 @@ impl KiviTable {
     /// Vectors that can be added to every head before some must be packed: at least one.
     pub fn until_packed(&self) -> usize {
         let recent = self.heads.iter().map(|head| head.recent.len() / self.dim).max().unwrap_or(0);
-        (RESIDUAL + GROUP - recent).max(1)
+        RESIDUAL + GROUP - recent
     }
 
     /// Adds vectors (rows, heads, dim) to the newest.

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::config::ModelShape;
 use super::parts::LayerAttention;
-use crate::eviction::{CacheFormat, CacheOptions, CacheSpec, LocalLayers, SizedPolicy};
+use crate::eviction::{CacheFormat, CacheOptions, CacheSpec, LocalLayers, SizedPolicy, VectorFormat};
 use crate::vector;
 
 /// Tokens whose logits are computed as one product. Larger blocks mean larger products with more evicted columns:
@@ -29,11 +29,17 @@ impl ModelShape {
         (times * self.head_dim_of(layer) * size_of::<f32>()) as u64
     }
 
-    /// Bytes that `held` entries of one head of a layer count for in a format.
-    fn counted_bytes(&self, layer: usize, format: CacheFormat, held: usize) -> u64 {
+    /// Bytes of `held` entries of one head of a layer in a format. `of_vectors` returns those of vectors, from their length and number.
+    fn bytes_of(
+        &self,
+        layer: usize,
+        format: CacheFormat,
+        held: usize,
+        of_vectors: fn(VectorFormat, usize, usize) -> usize,
+    ) -> u64 {
         let dim = self.head_dim_of(layer);
-        let of_values = if self.latent.is_some() { 0 } else { format.values.counted_bytes(dim, held) };
-        (format.keys.counted_bytes(dim, held) + of_values) as u64
+        let of_values = if self.latent.is_some() { 0 } else { of_vectors(format.values, dim, held) };
+        of_vectors(format.keys, dim, held).saturating_add(of_values) as u64
     }
 
     /// Bytes of all keys and values of the first `tokens` of a text, as caches that branch off need them: also of tokens that a
@@ -156,7 +162,7 @@ impl ModelShape {
             let held = |(layer, policy, heads): &(usize, Option<SizedPolicy>, u64)| {
                 let held = policy.map_or(tokens, |policy| policy.entries_after(tokens, prompt));
                 let held = held.min(tokens - self.attention[*layer].first_seen(tokens));
-                heads * self.counted_bytes(*layer, options.format, held)
+                heads * self.bytes_of(*layer, options.format, held, VectorFormat::counted_bytes)
             };
             states + alike.iter().map(held).sum::<u64>()
         }
@@ -176,20 +182,23 @@ impl ModelShape {
     /// Bytes that the keys and values of `entries[h]` entries of each key-value head `h` take in a format, and the states that layers keep
     /// without a cache, in f32.
     pub fn cache_bytes_by_head(&self, entries: &[usize], format: CacheFormat) -> u64 {
-        let heads = |layer| std::iter::repeat_n(layer, self.heads_of(layer).kv_heads);
-        let heads = self.cached_layers().flat_map(heads).zip(entries);
-        let bytes = heads.map(|(layer, held)| match format.is_rounded() {
-            true => self.counted_bytes(layer, format, *held),
-            false => self.entry_bytes(layer).saturating_mul(*held as u64),
-        });
-        bytes.fold(self.state_bytes(), u64::saturating_add)
+        self.bytes_by_head(entries, format, VectorFormat::taken_bytes).saturating_add(self.state_bytes())
     }
 
     /// Bytes that the keys and values of `entries[h]` entries of each key-value head `h` count for, as of [`held_bytes`](Self::held_bytes).
     pub fn held_bytes_by_head(&self, entries: &[usize], format: CacheFormat) -> u64 {
+        self.bytes_by_head(entries, format, VectorFormat::counted_bytes) + self.state_bytes() / 2
+    }
+
+    fn bytes_by_head(
+        &self,
+        entries: &[usize],
+        format: CacheFormat,
+        of_vectors: fn(VectorFormat, usize, usize) -> usize,
+    ) -> u64 {
         let heads = |layer| std::iter::repeat_n(layer, self.heads_of(layer).kv_heads);
         let heads = self.cached_layers().flat_map(heads).zip(entries);
-        self.state_bytes() / 2 + heads.map(|(layer, held)| self.counted_bytes(layer, format, *held)).sum::<u64>()
+        heads.map(|(layer, held)| self.bytes_of(layer, format, *held, of_vectors)).fold(0, u64::saturating_add)
     }
 
     /// Bytes of the states of fixed size that layers have without a cache, in f32.
