@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use indexmap::IndexSet;
 use serde_json::Value;
 
 use super::output::print;
 use crate::eviction::formula::{WORDS, calls};
-use crate::eviction::{FORMATS, SCORES, VectorFormat, presets::PRESETS};
-use crate::lm::families;
+use crate::eviction::{
+    CacheOptions, FORMATS, Policy, SCORES, Schedule, UNEQUAL_HEADS, VectorFormat, presets::PRESETS,
+};
+use crate::lm::{DeviceChoice, families, tiny_shape};
 use crate::sweep::{BUILT_IN, json_schema};
 use crate::task;
 
@@ -19,6 +22,9 @@ pub(super) struct Arguments {
     /// What to list
     #[arg(value_enum, default_value = "policies")]
     what: Listable,
+    /// With `policies` and cuda: which policies a GPU computes under which schedule, and why the processor computes the others
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceChoice>,
     /// With `benchmarks`: task files or folders of them, such as those of lm-evaluation-harness, in place of the built-in ones
     files: Vec<PathBuf>,
 }
@@ -36,6 +42,7 @@ enum Listable {
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     print(&match arguments.what {
+        Listable::Policies if arguments.device.is_some_and(DeviceChoice::is_gpu) => on_gpu(),
         Listable::Policies => policies(),
         Listable::Scores => scores(),
         Listable::Tasks => tasks()?,
@@ -71,6 +78,42 @@ fn policies() -> String {
     }
     text + "\nA sweep can define more:\n  define:\n    \
             tova-r16: {score: last_attention, scope: layer, keep_first: 0, keep_recent: 16}\n"
+}
+
+/// Where attention of each preset is computed beside a GPU, under its own schedule and under others.
+fn on_gpu() -> String {
+    let (shape, mut reasons) = (tiny_shape(), IndexSet::new());
+    let mut place = |policy: Option<Policy>, schedule: Option<Schedule>| {
+        let reason = match policy {
+            Some(policy) => {
+                let policy = Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy };
+                let Ok(sized) = policy.at(4096) else { return "-".to_owned() };
+                shape.why_on_host(Some(sized), CacheOptions::default())
+            }
+            None => Some(UNEQUAL_HEADS.into()),
+        };
+        let Some(reason) = reason else { return "GPU".to_owned() };
+        format!("host ({})", reasons.insert_full(reason).0 + 1)
+    };
+    let schedules = ["1", "128", "cut"].map(|text| text.parse().expect("a schedule"));
+    let line = |name: &str, cells: &[String]| {
+        let cells: String = cells.iter().map(|cell| format!(" {cell:<9}")).collect();
+        format!("{name:<16}{}\n", cells.trim_end())
+    };
+    let head = ["as listed", "1", "128", "cut"].map(str::to_owned);
+    let mut text = line("policy", &head);
+    for preset in PRESETS.iter() {
+        // One whose file is not there divides entries among heads.
+        let uniform = preset.policy().ok();
+        let schedules = std::iter::once(None).chain(schedules.map(Some));
+        let cells: Vec<String> = schedules.map(|schedule| place(uniform, schedule)).collect();
+        text += &line(&preset.name, &cells);
+    }
+    text += "\n`-`: the policy has no such schedule. On the host because\n";
+    for (at, reason) in reasons.iter().enumerate() {
+        text += &format!("({}) {reason}\n", at + 1);
+    }
+    text
 }
 
 fn scores() -> String {

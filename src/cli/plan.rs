@@ -10,7 +10,7 @@ use super::output::print;
 use super::progress::{Mode, Progress};
 use super::sweep_args::SweepArguments;
 use super::sweep_notes;
-use crate::eviction::{CacheFormat, CacheOptions};
+use crate::eviction::{CacheFormat, CacheOptions, SizedPolicy};
 use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Row, Status, reason};
 use crate::lm::source::{HubError, HubSettings};
@@ -64,7 +64,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let (missing, fails) = missing(&prepared, is_offline);
     sweep_notes::without_template(&prepared).iter().for_each(|note| Mode::Auto.note(note));
     let heading = format!("sweep {}, results in {}\n", sweep.name, folder.display());
-    print(&(heading + &describe(&prepared, &seconds, threads) + &found + &damaged + &missing))?;
+    let mut on_host = String::new();
+    if arguments.sweep.machine.device.may_be_gpu() {
+        for line in prepared.model_tasks.iter().flat_map(ModelTask::on_host) {
+            on_host += &format!("\n{line}\n");
+        }
+    }
+    print(&(heading + &describe(&prepared, &seconds, threads) + &on_host + &found + &damaged + &missing))?;
     let mut cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let is_complete = prepared.unavailable.is_empty() && cells.all(|cell| cell.status == Status::Done);
     Ok(if fails || (arguments.check && !is_complete) { 4 } else { 0 })
@@ -290,6 +296,19 @@ fn exceptions(model_task: &ModelTask) -> String {
                 counted(samples.len(), "sample"),
                 cell.cell.size_text().unwrap_or_default(),
                 cell.cell.label()
+            );
+        }
+        let mut sized = all
+            .clone()
+            .filter_map(|sample| config.sized_for(&model_task.files.shape, &samples.lengths(sample, &config)));
+        let protected = |policy: SizedPolicy| policy.protected().into_iter().fold(0, usize::saturating_add);
+        let mostly = |policy: &SizedPolicy| (policy.size / 2 + 1..policy.size).contains(&protected(*policy));
+        if let Some(policy) = sized.find(mostly) {
+            text += &format!(
+                "  {} protects {} of {} entries, so its score chooses few\n",
+                cell.cell.label(),
+                protected(policy),
+                policy.size
             );
         }
     }

@@ -162,6 +162,11 @@ fn draw(arguments: &Arguments, current: Current) -> Result<Written> {
         false => arguments.published.clone(),
     };
     let axis = arguments.axis;
+    if axis.is_some_and(|axis| axis != SizeAxis::Entries) && rows.iter().all(|row| row.held_bytes.is_none()) {
+        bail!(
+            "these rows do not say what memory their caches held, as rows of engine 8 and later do; measure them again, or leave out --axis"
+        );
+    }
     let options = Options {
         out,
         formats,

@@ -3,6 +3,7 @@
 use super::entries::{CacheEntries, Eviction, HeadGroup, Kind};
 use super::formula::LoweredScore;
 use super::formula::lowered::lower;
+use super::sized_policy::SizedPolicy;
 
 /// How a bounded cache is scanned.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +32,22 @@ pub struct Scanned {
     pub received: Vec<Vec<Vec<f32>>>,
 }
 
+/// What a device does not do, however a policy divides entries among heads.
+pub const UNEQUAL_HEADS: &str = "heads hold unequal numbers of entries";
+
+/// Says what of a policy, its score aside, a device does not do; `None` if it does all.
+fn leaves_to_host(policy: SizedPolicy) -> Option<&'static str> {
+    if policy.schedule.every() != Some(1) {
+        Some("several entries leave at once")
+    } else if policy.keeps_prompt() {
+        Some("the prompt is protected")
+    } else if policy.budget.is_by_head() {
+        Some(UNEQUAL_HEADS)
+    } else {
+        None
+    }
+}
+
 impl CacheEntries {
     /// How a device scans it; `None` for a cache from which no entry leaves, and where it cannot: several leave at once.
     pub fn scan_rule(&self) -> Option<ScanRule> {
@@ -39,7 +56,7 @@ impl CacheEntries {
             return (self.window.is_some() && !self.keeps_all()).then_some(own);
         };
         let policy = bounded.policy;
-        if policy.schedule.every() != Some(1) || policy.keeps_prompt() || policy.budget.is_by_head() {
+        if leaves_to_host(policy).is_some() {
             return None;
         }
         let [keep_first, keep_recent] = policy.protected();
@@ -56,17 +73,33 @@ impl CacheEntries {
         })
     }
 
-    /// Whether a device can scan it: everything but what needs the future, records for it, keeps scores for a cut, or evicts
-    /// several entries at once.
+    /// Whether a device can scan it.
     pub fn can_be_scanned_on_device(&self) -> bool {
+        self.why_not_on_device().is_none()
+    }
+
+    /// Says why a device cannot scan it; `None` where it can.
+    pub fn why_not_on_device(&self) -> Option<&'static str> {
+        let bounded = match &self.kind {
+            Kind::Unbounded(unbounded) if unbounded.recorded.is_some() => {
+                return Some("its attention is recorded");
+            }
+            Kind::Unbounded(unbounded) if !unbounded.cuts.is_empty() => return Some("scores are kept for a cut"),
+            Kind::Unbounded(_) => return None,
+            Kind::Bounded(bounded) => bounded,
+        };
         // Of a prompt that will be cut, what a formula remembers would have to be cut on the device too; and where a window removes
         // entries, what the prompt is cut by is not in the order of those that are left.
-        match &self.kind {
-            Kind::Unbounded(unbounded) => unbounded.recorded.is_none() && unbounded.cuts.is_empty(),
-            Kind::Bounded(bounded) => {
-                let cuts_more = bounded.awaits_cut && (self.window.is_some() || bounded.scorer.is_some());
-                !cuts_more && self.scan_rule().is_some()
-            }
+        if let Some(reason) = leaves_to_host(bounded.policy) {
+            Some(reason)
+        } else if bounded.policy.score.reads_future() {
+            Some("the score reads the future")
+        } else if self.scan_rule().is_none() {
+            Some("kernels do not know the score")
+        } else if bounded.awaits_cut && (self.window.is_some() || bounded.scorer.is_some()) {
+            Some("a prompt is cut by what the score remembers")
+        } else {
+            None
         }
     }
 

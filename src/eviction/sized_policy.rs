@@ -123,7 +123,7 @@ impl Deref for SizedPolicy {
 
 impl SizedPolicy {
     /// Entries that never leave: the first ones, before the prompt ends under [`FirstTokens::Prompt`] none, and the newest.
-    pub(super) fn protected(self) -> [usize; 2] {
+    pub fn protected(self) -> [usize; 2] {
         [self.keep_first.of(self.size), self.keep_recent.of(self.size)]
     }
 

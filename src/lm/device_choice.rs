@@ -65,6 +65,16 @@ impl fmt::Display for DeviceChoice {
 }
 
 impl DeviceChoice {
+    /// Whether a GPU, or its emulation, is named.
+    pub fn is_gpu(self) -> bool {
+        !matches!(self, DeviceChoice::Auto | DeviceChoice::Cpu)
+    }
+
+    /// Whether a GPU, or its emulation, may be opened.
+    pub fn may_be_gpu(self) -> bool {
+        self.is_gpu() || (cfg!(feature = "cuda") && self == DeviceChoice::Auto)
+    }
+
     /// Opens the device.
     ///
     /// # Errors

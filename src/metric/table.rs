@@ -139,9 +139,10 @@ impl Metric {
         self.properties.contains(&property)
     }
 
-    /// Whether the metric is a result of a policy, and neither a guess nor a table for each sample.
+    /// Whether the metric is a result of a policy, and neither a guess nor a table for each sample. Memory held was a metric in
+    /// engine 6, and is a column since.
     pub fn is_result(&self) -> bool {
-        !self.has(Property::Guess) && !self.has(Property::SampleTable)
+        !self.has(Property::Guess) && !self.has(Property::SampleTable) && self.id != "held_bytes"
     }
 
     /// Whether the metric depends on a device, so that numbers of two devices do not compare.

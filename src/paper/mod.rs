@@ -198,8 +198,6 @@ impl<'a> Evidence<'a> {
                 .sort_by(|a, b| (order::of(&a.policy), a.cache_size).cmp(&(order::of(&b.policy), b.cache_size)));
         }
         panels.retain(|panel| panel.points.iter().any(|point| !point.is_full()));
-        // The paper's figures show no guesses.
-        panels.iter_mut().for_each(|panel| panel.guess = None);
         panels
     }
 

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 
 use super::prepare::{ModelTask, NamedCell};
 use crate::eviction::formula::Word;
-use crate::eviction::{CacheFormat, CacheRule, CacheSpec, RecordedAttention, Schedule, Score};
+use crate::eviction::{CacheFormat, CacheRule, RecordedAttention, Score};
 use crate::format::Bytes;
 use crate::lm::{BLOCK, Device, LanguageModel, SEGMENT, SEGMENT_ON_GPU, available_memory, card_memory};
 use crate::task::{CHUNK, CacheConfig};
@@ -85,13 +85,7 @@ pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, j
     let largest = model_task.samples.largest_batch();
     let on_gpu = device.gpu_of_caches().is_some();
     let card = device.gpu_of_caches().and_then(|_| card_memory());
-    // Caches of policies that know the future, cut prompts or evict in bursts, and those that round keys and values, are on the host, which
-    // computes their attention.
-    let is_on_host = |cache: &CacheSpec| {
-        let CacheSpec { rule, options, .. } = *cache;
-        rule.reads_future().is_some() || rule.schedule() != Schedule::EVERY_TOKEN || options.format.is_rounded()
-    };
-    let on_host = model_task.cells.iter().any(|cell| is_on_host(&cell.cell.cache));
+    let on_host = model_task.cells.iter().any(|cell| model_task.why_on_host(cell).is_some());
     let (most, texts) = match card {
         Some(_) if !on_host => {
             let texts = largest.min(MOST_ON_GPU);

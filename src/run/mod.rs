@@ -30,6 +30,7 @@ pub use prepare::{Alias, ModelTask, NamedCell, Prepared, Unavailable, prepare};
 use work::Work;
 
 use crate::ledger::Ledger;
+use crate::lm::Device;
 
 /// Measures what the ledger lacks: first the timed cells, one after the other with the whole machine, then the others with
 /// all jobs side by side.
@@ -53,6 +54,11 @@ pub fn run(
     let started = Started::of(prepared);
     outcome.skipped = started.skipped;
     observe(Event::Started(started));
+    if machine.devices.iter().any(Device::has_attention) {
+        for model_task in &prepared.model_tasks {
+            model_task.on_host().into_iter().for_each(|line| observe(Event::Warning(line)));
+        }
+    }
     let outcome = Mutex::new(outcome);
     let work = Work { sweep, prepared, ledger, models: Models::default(), outcome: &outcome, observe };
     work.measure(machine.jobs(1), true)?;

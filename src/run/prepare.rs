@@ -1,10 +1,12 @@
 //! Prepares a sweep: finds models, makes samples, names cells, and looks them up in the ledger.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
+use indexmap::{IndexMap, IndexSet};
 
 use super::cost::{self, Cost};
 use super::missing::MissingPath;
@@ -88,6 +90,28 @@ pub struct Prepared {
 
 impl ModelTask {
     /// Makes the configuration of the cache that a cell is measured with.
+    /// Says why the host computes the attention of a cell although there is a GPU; `None` where the GPU does.
+    pub fn why_on_host(&self, cell: &NamedCell) -> Option<Cow<'static, str>> {
+        let (config, shape) = (self.cache_config(cell), &self.files.shape);
+        let policy = (self.samples.len() > 0).then(|| config.sized_for(shape, &self.samples.lengths(0, &config)));
+        shape.why_on_host(policy.flatten(), cell.cell.cache.options)
+    }
+
+    /// Lists what the host computes although there is a GPU, a sentence for each reason.
+    pub fn on_host(&self) -> Vec<String> {
+        let mut by_reason: IndexMap<Cow<'static, str>, IndexSet<String>> = IndexMap::new();
+        for cell in &self.cells {
+            if let Some(reason) = self.why_on_host(cell) {
+                by_reason.entry(reason).or_default().insert(cell.cell.label());
+            }
+        }
+        let line = |(reason, policies): (Cow<'static, str>, IndexSet<String>)| {
+            let policies: Vec<String> = policies.into_iter().collect();
+            format!("on a GPU the processor computes attention of {}: {reason}", policies.join(", "))
+        };
+        by_reason.into_iter().map(line).collect()
+    }
+
     pub fn cache_config(&self, cell: &NamedCell) -> CacheConfig {
         cell.cell.cache_config(&self.files.shape)
     }

@@ -19,11 +19,19 @@ use crate::eviction::CacheFormat;
 use crate::lm::{LanguageModel, TextThreads, clone_error, is_out_of_memory};
 use crate::task::{Batch, CacheConfig, FullCachePrefix, SampleResult};
 
+/// What caches have in common that go on from one prefix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct PrefixKind {
+    pub format: CacheFormat,
+    /// Whether the host computes their attention although there is a GPU. Where it computes the prefix would otherwise depend on the
+    /// other policies of a sweep.
+    pub on_host: bool,
+}
+
 /// Samples that share a prefix, and the cells that lack some of them.
 pub(super) struct BatchJob {
     pub samples: Range<usize>,
-    /// The format of the prefix.
-    pub format: CacheFormat,
+    pub kind: PrefixKind,
     /// Indices of cells, each with the samples it lacks.
     pub cells: Vec<(usize, Vec<usize>)>,
 }
@@ -47,13 +55,13 @@ impl BatchJob {
         })
     }
 
-    /// A job for each format of its cells.
-    fn by_format(self, of_cell: impl Fn(usize) -> CacheFormat) -> Vec<BatchJob> {
-        let mut jobs: IndexMap<CacheFormat, BatchJob> = IndexMap::new();
+    /// A job for each kind of prefix of its cells.
+    fn by_kind(self, of_cell: impl Fn(usize) -> PrefixKind) -> Vec<BatchJob> {
+        let mut jobs: IndexMap<PrefixKind, BatchJob> = IndexMap::new();
         for (cell, lacking) in self.cells {
-            let format = of_cell(cell);
-            let new = || BatchJob { samples: self.samples.clone(), format, cells: Vec::new() };
-            jobs.entry(format).or_insert_with(new).cells.push((cell, lacking));
+            let kind = of_cell(cell);
+            let new = || BatchJob { samples: self.samples.clone(), kind, cells: Vec::new() };
+            jobs.entry(kind).or_insert_with(new).cells.push((cell, lacking));
         }
         jobs.into_values().collect()
     }
@@ -100,7 +108,7 @@ struct Queue {
 
 /// A cell, and the samples of a batch that it lacks.
 struct CellJob {
-    format: CacheFormat,
+    kind: PrefixKind,
     batch: Arc<(Range<usize>, Option<FullCachePrefix>)>,
     cell: usize,
     samples: Vec<usize>,
@@ -114,7 +122,7 @@ enum Job {
 impl Queue {
     /// Puts samples of a batch back into the queue; the prefix of the batch is then read again.
     fn put_back(&mut self, back: BatchJob) {
-        match self.batches.iter_mut().find(|job| (&job.samples, job.format) == (&back.samples, back.format)) {
+        match self.batches.iter_mut().find(|job| (&job.samples, job.kind) == (&back.samples, back.kind)) {
             Some(job) => job.cells.extend(back.cells),
             None => self.batches.push_front(back),
         }
@@ -133,8 +141,12 @@ pub(super) fn work(
     report: Report<'_>,
     warn: &(dyn Fn(String) + Sync),
 ) -> Result<()> {
-    let format = |cell: usize| model_task.cells[cell].cell.cache.options.format;
-    let jobs = jobs.into_iter().flat_map(|job| job.by_format(format)).collect();
+    let kind = |cell: usize| {
+        let cell = &model_task.cells[cell];
+        let on_host = model.device().has_attention() && model_task.why_on_host(cell).is_some();
+        PrefixKind { format: cell.cell.cache.options.format, on_host }
+    };
+    let jobs = jobs.into_iter().flat_map(|job| job.by_kind(kind)).collect();
     let jobs = split(jobs, workers.workers);
     let queue = Mutex::new(Queue { batches: jobs.into(), at_once: workers, ..Queue::default() });
     let changed = Condvar::new();
@@ -233,10 +245,10 @@ impl Worker<'_> {
         let samples = &self.model_task.samples;
         match caught(|| samples.read_prefix(self.model, job.samples.clone(), &configs)) {
             Ok(prefix) => {
-                let (batch, format) = (Arc::new((job.samples, prefix)), job.format);
+                let (batch, kind) = (Arc::new((job.samples, prefix)), job.kind);
                 let cells = job.cells.into_iter();
                 let cells =
-                    cells.map(|(cell, samples)| CellJob { format, batch: Arc::clone(&batch), cell, samples });
+                    cells.map(|(cell, samples)| CellJob { kind, batch: Arc::clone(&batch), cell, samples });
                 self.lock().cells.extend(cells);
                 Ok(())
             }
@@ -273,14 +285,14 @@ impl Worker<'_> {
             let [texts, fewer] = [at_once, queue.at_once].map(texts);
             (self.warn)(format!("the GPU has no memory for {texts} texts at once, now {fewer}: {error:#}"));
         }
-        for CellJob { format, batch, cell, samples } in std::mem::take(&mut queue.cells) {
-            queue.put_back(BatchJob { samples: batch.0.clone(), format, cells: vec![(cell, samples)] });
+        for CellJob { kind, batch, cell, samples } in std::mem::take(&mut queue.cells) {
+            queue.put_back(BatchJob { samples: batch.0.clone(), kind, cells: vec![(cell, samples)] });
         }
         queue.put_back(job);
         Ok(())
     }
 
-    fn measure_cell(&self, CellJob { format, batch, cell, samples }: &CellJob) -> GoOn {
+    fn measure_cell(&self, CellJob { kind, batch, cell, samples }: &CellJob) -> GoOn {
         let (all, prefix) = &**batch;
         let (config, side_by_side) = (self.config(*cell), self.at_once.side_by_side);
         let (model, prefix) = (self.model, prefix.as_ref());
@@ -306,7 +318,7 @@ impl Worker<'_> {
         if let Err(error) = measured {
             left.iter().try_for_each(|sample| (self.report)(*cell, *sample, Err(clone_error(&error))))?;
         }
-        let job = BatchJob { samples: all.clone(), format: *format, cells: vec![(*cell, again)] };
+        let job = BatchJob { samples: all.clone(), kind: *kind, cells: vec![(*cell, again)] };
         no_memory.map_or(Ok(()), |error| self.measure_again(job, error))
     }
 }
@@ -324,7 +336,7 @@ mod tests {
     fn batches_are_split_until_every_worker_has_a_cell() {
         let job = |samples: Range<usize>, cells: &[(usize, &[usize])]| {
             let cells = cells.iter().map(|(cell, lacking)| (*cell, lacking.to_vec())).collect();
-            BatchJob { samples, format: CacheFormat::default(), cells }
+            BatchJob { samples, kind: PrefixKind::default(), cells }
         };
         type Cells = Vec<(usize, Vec<usize>)>;
         let of = |jobs: Vec<BatchJob>, workers: usize| -> Vec<(Range<usize>, Cells)> {
@@ -362,7 +374,7 @@ mod tests {
         let jobs = || {
             let jobs = model_task.samples.batches().into_iter();
             let cells = |sample: usize| vec![(0, vec![sample]), (1, vec![sample])];
-            jobs.map(|samples| BatchJob { cells: cells(samples.start), samples, format: CacheFormat::default() })
+            jobs.map(|samples| BatchJob { cells: cells(samples.start), samples, kind: PrefixKind::default() })
                 .collect()
         };
         let workers = Workers { workers: 3, threads: 1, side_by_side: 1 };

@@ -18,8 +18,7 @@ use super::machine::{Job, check_memory, workers};
 use super::models::Models;
 use super::prepare::{ModelTask, NamedCell, Prepared};
 use super::rows;
-use super::schedule::{self, BatchJob, GoOn};
-use crate::eviction::CacheFormat;
+use super::schedule::{self, BatchJob, GoOn, PrefixKind};
 use crate::ledger::{Journal, Ledger, Opened, Row, Status, rows_in};
 use crate::lm::{Interrupted, LanguageModel, device_name, machine_name};
 use crate::metric::{MetricSum, NO_NUMBER};
@@ -106,9 +105,8 @@ impl Work<'_> {
         loaded: &mut Option<Arc<LanguageModel>>,
     ) -> Result<()> {
         let batches = model_task.samples.batches().into_iter();
-        let mut jobs: Vec<BatchJob> = batches
-            .map(|samples| BatchJob { samples, format: CacheFormat::default(), cells: Vec::new() })
-            .collect();
+        let mut jobs: Vec<BatchJob> =
+            batches.map(|samples| BatchJob { samples, kind: PrefixKind::default(), cells: Vec::new() }).collect();
         let progress = self.open_journals(model_task, cells, &mut jobs)?;
         jobs.retain(|batch| !batch.cells.is_empty());
         let open = OpenTask { work: self, model_task, job, progress };
@@ -125,16 +123,23 @@ impl Work<'_> {
             Ok(model) => model,
             Err(error) => return open.fail(&error),
         };
-        let is_timed = model_task.task.is_timed();
-        let device = if is_timed { machine_name(job.device, job.threads) } else { device_name(job.device) };
-        let (dtype, arithmetic) = (model.dtype().into(), model_task.model.arithmetic.name().into());
-        let common = Row { device: device.into(), dtype, arithmetic, ..Row::default() };
+        let common = |index: usize| {
+            let on_host = job.device.has_attention() && model_task.why_on_host(&model_task.cells[index]).is_some();
+            let device = if on_host { job.device.with_attention_on_host() } else { job.device.clone() };
+            let name = match model_task.task.is_timed() {
+                true => machine_name(&device, job.threads),
+                false => device_name(&device),
+            };
+            let (dtype, arithmetic) = (model.dtype().into(), model_task.model.arithmetic.name().into());
+            Row { device: name.into(), dtype, arithmetic, ..Row::default() }
+        };
+        let common: BTreeMap<usize, Row> = open.progress.keys().map(|index| (*index, common(*index))).collect();
         schedule::work(
             &model,
             model_task,
             jobs,
             workers(model_task, job.device, job.threads, job.jobs_on_device),
-            &|index, sample, result| open.record(&common, index, sample, result),
+            &|index, sample, result| open.record(&common[&index], index, sample, result),
             &|warning| (self.observe)(Event::Warning(warning)),
         )
     }

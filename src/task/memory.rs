@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
 use super::cache::CacheConfig;
 use crate::eviction::{CacheOptions, CacheRule, CacheSize, CacheSpec, MemorySize, SizedPolicy};
@@ -115,8 +115,7 @@ impl CacheConfig {
         lengths: &SampleLengths,
         after_cut: Option<&HeldEntries>,
     ) -> Option<CacheMemory> {
-        if self.cache.options.format.kivi_bits().is_some() && self.evicting(lengths.tokens).is_some() {
-            // Scales of a group stay with the last of its entries.
+        if self.why_uncounted(shape, lengths).is_some() && self.evicting(lengths.tokens).is_some() {
             return None;
         }
         let cuts_once = |policy: SizedPolicy| policy.schedule.cuts() && policy.schedule.every().is_none();
@@ -202,11 +201,11 @@ impl CacheConfig {
             MemorySize::Share(share) => full as f64 * share.number(),
             MemorySize::Bytes(bytes) => bytes as f64,
         };
-        ensure!(
-            self.cache.options.format.kivi_bits().is_none(),
-            "what a cache of {} holds where entries are evicted depends on which these are; give it `cache_sizes`",
-            self.cache.options.format
-        );
+        if let Some(reason) = self.why_uncounted(shape, lengths) {
+            bail!(
+                "what the cache holds depends on which entries are evicted, because {reason}; give it `cache_sizes`"
+            );
+        }
         let mean = |size: usize| self.with_size(size).mean_memory(shape, lengths);
         let mut fits = self.least_size(1)?;
         let least = mean(fits);
@@ -229,6 +228,17 @@ impl CacheConfig {
             if mean(middle) <= most { fits = middle } else { too_large = middle }
         }
         Ok(fits)
+    }
+
+    /// Says why the number of entries does not tell what a cache holds once entries are evicted; `None` where it does.
+    fn why_uncounted(&self, shape: &ModelShape, lengths: &SampleLengths) -> Option<String> {
+        let options = self.cache.options;
+        if options.format.kivi_bits().is_some() {
+            return Some(format!("in {} scales of a group stay with the last of its entries", options.format));
+        }
+        let pools = self.cache.rule.policy().is_some_and(|policy| policy.budget.pools_model());
+        let is_unequal = pools && !shape.has_layers_alike(options, lengths.tokens);
+        is_unequal.then(|| "layers with windows or entries of unequal length share one pool".to_owned())
     }
 
     /// Returns the entries of a cache whose size depends on the sample; `None` for other caches.

@@ -21,16 +21,15 @@ impl TextModel {
     pub fn trace(&self, tokens: &[u32], cache: &CacheSpec, settings: ScoreSettings) -> Result<Trace> {
         let scored = self.score(tokens, cache, ScoreSettings { log: true, ..settings })?;
         let shape = self.model.shape();
-        let windows = shape.attention.iter().map(|layer| layer.window);
         let lifetimes = match cache.rule {
             CacheRule::Truncate { size } => {
                 let lead = usize::from(self.begin_with_bos(tokens));
-                Lifetimes::of_pieces(shape.cached_layers().len(), tokens.len(), size, lead).in_windows(windows)
+                Lifetimes::of_pieces(shape.cached_layers().len(), tokens.len(), size, lead).in_windows(shape)
             }
             _ => {
                 // Where only a window bounds a layer, nothing is logged.
                 let groups = shape.decision_groups(cache.rule.sized(), cache.options);
-                let mut lifetimes = Lifetimes::new(&groups, tokens.len()).in_windows(windows);
+                let mut lifetimes = Lifetimes::new(&groups, tokens.len()).in_windows(shape);
                 lifetimes.add(&scored.evictions);
                 lifetimes
             }

@@ -1,5 +1,6 @@
 //! Runs of a sweep on an emulated GPU with little memory, and on one that stops working.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -19,7 +20,16 @@ const SWEEP: &str = "models: [pocket]\npolicies: [full, tova, h2o]\ncache_sizes:
 
 /// The outcome, the warnings, and the errors of cells.
 fn run_on(emulation: Emulation, threads: usize, folder: &Path) -> (Result<Outcome>, Vec<String>, Vec<String>) {
-    let sweep = Sweep::parse(SWEEP, "sweep.yaml").unwrap();
+    run_sweep(SWEEP, emulation, threads, folder)
+}
+
+fn run_sweep(
+    sweep: &str,
+    emulation: Emulation,
+    threads: usize,
+    folder: &Path,
+) -> (Result<Outcome>, Vec<String>, Vec<String>) {
+    let sweep = Sweep::parse(sweep, "sweep.yaml").unwrap();
     let ledger = Ledger::open(folder).unwrap();
     let hub = HubSettings::with_cache_dir("nowhere");
     let prepared =
@@ -78,4 +88,35 @@ fn a_run_ends_when_a_gpu_fails_at_everything_and_goes_on_later() {
 
     run_on(Emulation::default(), 2, &broken).0.unwrap();
     assert_same(&measured(&broken), &measured(&whole));
+}
+
+/// Policies whose attention the host computes change neither the device nor the bits of others beside them.
+#[test]
+fn a_cell_does_not_depend_on_the_other_policies_of_a_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = |policies: &str| {
+        format!(
+            "models: [pocket]\npolicies: [{policies}]\ncache_sizes: [128]\ntasks:\n\
+             \x20 - perplexity: {{dataset: embedded, length: 300, prompt: 200, books: 1, chunks_per_book: 2}}\n"
+        )
+    };
+    let run = |name: &str, policies: &str| {
+        let path = folder.path().join(name);
+        let (outcome, warnings, _) = run_sweep(&sweep(policies), Emulation::default(), 2, &path);
+        assert_eq!(outcome.unwrap().failed, 0);
+        (measured(&path), warnings)
+    };
+    let (alone, warnings) = run("alone", "full, tova, h2o, window+4");
+    assert_eq!(warnings, Vec::<String>::new());
+    let (beside, warnings) = run("beside", "full, tova, snapkv, h2o, window+4, tova@16, h2o@q8_0");
+    let found = |name: &str| warnings.iter().filter(|line| line.contains(name)).count();
+    assert_eq!(
+        (found("snapkv, tova@16: several entries leave at once"), found("h2o@q8_0: keys and values are in q8_0")),
+        (1, 1)
+    );
+    let (on_gpu, on_host): (Vec<_>, Vec<_>) = beside.into_iter().partition(|row| row.device == "emulated");
+    assert_same(&on_gpu, &alone);
+    let policies: BTreeSet<String> = on_host.iter().map(|row| row.policy.to_string()).collect();
+    assert_eq!(policies.into_iter().collect::<Vec<_>>(), ["h2o", "snapkv", "tova"]);
+    assert!(on_host.iter().all(|row| row.device.starts_with("cpu (")));
 }

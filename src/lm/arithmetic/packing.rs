@@ -266,8 +266,8 @@ fn turbo_levels(dim: usize, count: usize) -> Vec<f32> {
         below(from) - below(to)
     };
     let half = count / 2;
-    let mut levels: Vec<f64> =
-        (0..half).map(|level| 3.0 / (dim as f64).sqrt() * (2 * level + 1) as f64 / count as f64).collect();
+    let most = (3.0 / (dim as f64).sqrt()).min(1.0);
+    let mut levels: Vec<f64> = (0..half).map(|level| most * (2 * level + 1) as f64 / count as f64).collect();
     for _ in 0..1000 {
         let border = |at: usize| match at {
             0 => 0.0,
@@ -350,6 +350,14 @@ mod tests {
             assert!(turned != x && (length(&turned[..64]) - length(&x[..64])).abs() < 1e-4);
             packing.turn_back(&mut turned);
             assert!(turned.iter().zip(&x).all(|(a, b)| (a - b).abs() < 1e-5));
+        }
+        // Heads of few numbers have levels too.
+        for (dim, count) in (4..12).flat_map(|dim| [(dim, 8), (dim, 16)]) {
+            let levels = turbo_levels(dim, count);
+            assert!(
+                levels.windows(2).all(|pair| pair[0] < pair[1]) && levels[count - 1] < 1.0,
+                "{dim}: {levels:?}"
+            );
         }
         // Normal numbers quantised by Lloyd and Max lose 0.009497 of their variance with 16 levels, 0.03454 with 8 (Max 1960).
         for (count, expected) in [(16, 0.009_497), (8, 0.034_54)] {

@@ -6,6 +6,7 @@ pub(super) mod delta_state;
 pub(super) mod kivi;
 pub(super) mod layer_cache;
 pub(super) mod memory;
+mod placement;
 pub(super) mod plan;
 pub(super) mod rerotation;
 pub(super) mod rope;

@@ -80,6 +80,18 @@ impl Device {
         }
     }
 
+    /// Whether a GPU, or its emulation, computes attention.
+    pub fn has_attention(&self) -> bool {
+        self.attention.is_some()
+    }
+
+    /// This device as far as it computes a cache whose attention is the host's.
+    #[must_use]
+    pub fn with_attention_on_host(&self) -> Device {
+        let refused = "the host computes attention of this cache".into();
+        Device { attention: None, refused: Some(refused), ..self.clone() }
+    }
+
     /// Number of the GPU in use.
     pub fn gpu(&self) -> Option<usize> {
         match self.products.location() {
@@ -120,19 +132,27 @@ pub fn card_memory() -> Option<(usize, usize)> {
     None
 }
 
-/// Name of the device in result rows: the GPU's name, or `cpu` with its vector instruction set, on which the last digits of results
-/// depend.
+/// Name of the device in result rows: the GPU's name, and where the processor computes attention `cpu` with its vector instruction set, on
+/// which the last digits of results depend.
 pub fn device_name(device: &Device) -> String {
-    #[cfg(feature = "cuda")]
-    if let Ok(cuda) = device.products.as_cuda_device() {
-        let name = cuda.cuda_stream().context().name();
-        return name.unwrap_or_else(|_| "cuda".into());
-    }
+    let processor = format!("cpu ({})", vector::instruction_set());
     match (device.products.is_cpu(), &device.attention) {
-        (true, None) => format!("cpu ({})", vector::instruction_set()),
+        (true, None) => processor,
         (true, Some(_)) => "emulated".into(),
-        _ => "cuda".into(),
+        (false, None) => format!("{}, attention on {processor}", card_name(device)),
+        (false, Some(_)) => card_name(device),
     }
+}
+
+fn card_name(device: &Device) -> String {
+    #[cfg(feature = "cuda")]
+    if let Ok(cuda) = device.products.as_cuda_device()
+        && let Ok(name) = cuda.cuda_stream().context().name()
+    {
+        return name;
+    }
+    let _ = device;
+    "cuda".into()
 }
 
 /// Name of the device in results that are timings: with the processor and the number of threads. Beside a GPU the processor still
@@ -143,7 +163,7 @@ pub fn machine_name(device: &Device, threads: usize) -> String {
     let card = match (is_host, &device.refused) {
         (true, _) => String::new(),
         (false, None) => format!("{} beside ", device_name(device)),
-        (false, Some(_)) => format!("{} with attention on the host, ", device_name(device)),
+        (false, Some(_)) => format!("{} with attention on the host, ", card_name(device)),
     };
     format!("{card}{processor} ({}), {}", vector::instruction_set(), counted(threads, "thread"))
 }

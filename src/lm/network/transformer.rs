@@ -230,12 +230,7 @@ impl LanguageModel {
 
     /// Makes an empty memory.
     pub fn new_memory(&self, plan: &MemoryPlan<'_>) -> Memory {
-        // The kernels know no attention sinks, no layers that attend to another's entries or have no attention, no latent vectors, and no
-        // windows that do not slide.
-        let is_chunked = self.shape.attention.iter().any(|layer| layer.is_chunked && layer.window.is_some());
-        let is_plain =
-            self.shape.cached_layers().len() == self.shape.layers && self.shape.latent.is_none() && !is_chunked;
-        Memory::new(&self.shape, plan, self.gpu().is_some() && !self.shape.sinks && is_plain)
+        Memory::new(&self.shape, plan, self.gpu().is_some() && self.shape.why_never_on_gpu().is_none())
     }
 
     /// Reads tokens into the memory. Returns one state per token, after the last norm: (rows, hidden). Survivors

@@ -19,7 +19,7 @@ impl ModelShape {
     }
 
     /// Indices and settings of the layers that own a cache.
-    fn caches(&self) -> impl Iterator<Item = (usize, &LayerAttention)> {
+    pub fn caches(&self) -> impl Iterator<Item = (usize, &LayerAttention)> {
         self.cached_layers().map(|layer| (layer, &self.attention[layer]))
     }
 
@@ -126,6 +126,17 @@ impl ModelShape {
             held.into_iter().map(|held| held.min(tokens - layer.first_seen(tokens))).collect::<Vec<_>>()
         };
         self.with_policies(policy, options).flat_map(of_layer).collect()
+    }
+
+    /// Whether the layers that a policy bounds hold entries of one length, and no window takes any of a text of `tokens`: then what all
+    /// layers hold does not depend on how they divide it.
+    pub fn has_layers_alike(&self, options: CacheOptions, tokens: usize) -> bool {
+        let bounded = self.caches().zip(self.bounded_layers(options)).filter(|(_, is_bounded)| **is_bounded);
+        let mut dims = bounded.map(|((index, layer), _)| {
+            layer.window.is_none_or(|window| window >= tokens).then(|| self.head_dim_of(index))
+        });
+        let first = dims.next().flatten();
+        first.is_some() && dims.all(|dim| dim == first)
     }
 
     /// Returns a function from tokens that were read to the bytes of keys, values and states that a cache holds then, in its format; f32

@@ -27,6 +27,12 @@ impl LayerAttention {
         }
     }
 
+    /// Index of the last token that sees a token; `None` where all later ones do.
+    pub fn last_seeing(&self, token: usize) -> Option<usize> {
+        let window = self.window?;
+        Some(if self.is_chunked { (token / window + 1) * window - 1 } else { token + window - 1 })
+    }
+
     /// Whether the layer owns a cache.
     pub fn has_cache(&self) -> bool {
         self.shares.is_none() && !self.is_recurrent

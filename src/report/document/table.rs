@@ -1,7 +1,7 @@
 //! A table before it has a format: numbers as they are shown, with what each line and column is about.
 
 use crate::metric::Metric;
-use crate::report::series::Size;
+use crate::report::series::{Size, signed};
 use crate::report::statistics::Estimate;
 
 /// A table with its title and explanations.
@@ -125,17 +125,21 @@ impl Entry {
 
     /// How many nats a perplexity is above the full cache's, with its interval.
     pub(crate) fn of_excess(excess: Estimate) -> Self {
-        // Near the full cache, a few ten-thousandths are told apart.
-        let digits = if excess.value != 0.0 && excess.value.abs() < 0.01 { 4 } else { 3 };
-        Self::estimate(excess, |nats| {
-            let shown = format!("{nats:.digits$}");
-            let is_zero = shown.chars().all(|c| matches!(c, '-' | '0' | '.'));
-            if is_zero { shown.replace('-', "") } else { shown }
-        })
+        Self::estimate(excess, |nats| signed(nats, digits_of_nats(excess)).trim_start_matches('+').to_owned())
+    }
+
+    /// How many nats a perplexity is above another, with its sign and its interval.
+    pub(crate) fn of_nats(difference: Estimate) -> Self {
+        Self::estimate(difference, |nats| signed(nats, digits_of_nats(difference)))
     }
 
     /// A difference with its sign and its interval.
     pub(crate) fn of_difference(metric: &Metric, difference: Estimate) -> Self {
         Self::estimate(difference, |end| metric.show_difference(end))
     }
+}
+
+/// Digits of a difference in nats: near zero, a few ten-thousandths are told apart.
+fn digits_of_nats(difference: Estimate) -> usize {
+    if difference.value != 0.0 && difference.value.abs() < 0.01 { 4 } else { 3 }
 }

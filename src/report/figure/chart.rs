@@ -157,7 +157,11 @@ impl Chart {
     ) -> Self {
         let is_paired = !quantity.has(Property::NoDifference) && full.is_some();
         let bands = if is_paired { Bands::ToFull } else { Bands::Own };
-        let values = Axis::of_values(&axis_values(quantity, &lines, full.as_ref(), scale), scale);
+        let mut shown = axis_values(quantity, &lines, full.as_ref(), scale);
+        if let (Some(Reference::Level(guess)), None) = (&guess, quantity.range) {
+            shown.push(*guess);
+        }
+        let values = Axis::of_values(&shown, scale);
         let quantity = quantity.clone();
         Self {
             title,

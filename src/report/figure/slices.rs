@@ -111,9 +111,10 @@ fn curves(
     let curve = |spots: Vec<(f64, f64)>| (!spots.is_empty()).then_some(Reference::Curve(spots));
     let title = (size.words(), breakdown.metric());
     let chart = Chart::new(title, across, Scale::Linear, lines.collect(), curve(full), curve(guess));
-    // The first slice has the most texts: not all are as long as the last.
-    match panels.first() {
-        Some((panel, _)) => chart.over(panel),
+    // Not every text has every slice.
+    let widest = panels.iter().map(|(panel, _)| *panel).max_by_key(|panel| (panel.clusters, panel.samples));
+    match widest {
+        Some(panel) => chart.over(panel),
         None => chart,
     }
 }

@@ -6,13 +6,25 @@ use crate::format::Bytes;
 use crate::report::document::{Block, Entry, Grid, Line, Table};
 use crate::report::series::{Panel, Point, place};
 
+/// The table where it comes before the one by size, which then does not compare policies.
+pub(super) fn first(measured: &Measured<'_>) -> Vec<Block> {
+    leading(measured.panel).map(Block::Table).into_iter().collect()
+}
+
+/// The table where sizes compare policies as well.
 pub(super) fn blocks(measured: &Measured<'_>) -> Vec<Block> {
-    table(measured.panel).map(Block::Table).into_iter().collect()
+    let table = table(measured.panel).filter(|_| leading(measured.panel).is_none());
+    table.map(Block::folded).into_iter().collect()
+}
+
+/// The table of a panel whose sizes are not memory, and in which policies of one size hold unequal memory.
+pub(crate) fn leading(panel: &Panel) -> Option<Table> {
+    table(panel).filter(|_| panel.has_unequal_memory() && !panel.has_sizes_of_memory())
 }
 
 /// A line for each policy and size, from the most memory to the least.
-pub(crate) fn table(panel: &Panel) -> Option<Table> {
-    if !panel.has_unequal_memory() {
+fn table(panel: &Panel) -> Option<Table> {
+    if !panel.needs_memory_table() {
         return None;
     }
     let mut points: Vec<(f64, &Point)> =
@@ -44,7 +56,8 @@ pub(crate) fn table(panel: &Panel) -> Option<Table> {
     let columns = ["held", "% of full", "peak", "entries", value.as_str()].map(Into::into).to_vec();
     let grid = Grid { columns, lines: points.iter().map(line).collect() };
     let about = "Ordered by the memory held, which caches of one size need not have in common. Held: bytes of keys and values while a token after \
-                 the prompt is predicted, the mean over these tokens and over samples, in bytes of the cache's format (f32 counts as 16 bits a number). Peak: the most at any moment; a \
-                 prompt that is cut is held whole before.";
+                 the prompt is predicted, the mean over these tokens and over samples, in bytes of the cache's format (f32 counts as 16 bits a \
+                 number); beside it the share of what the full cache holds meanwhile. Peak: the most at any moment; a prompt that is cut is \
+                 held whole before. A size in percent of memory is of the full cache of the prompt.";
     Some(Table::new(format!("{}, by memory held", panel.metric.label), about, POLICY, grid))
 }

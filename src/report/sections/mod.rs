@@ -58,9 +58,10 @@ const SETTING: &[fn(&Setting<'_>) -> Vec<Block>] = &[
 /// The parts of a metric in a setting.
 const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
     setting::figure,
-    memory::blocks,
+    memory::first,
     values::lead,
     pairs::contrasts,
+    memory::blocks,
     smallest_cache::of_setting,
     schedules::blocks,
     values::rest,

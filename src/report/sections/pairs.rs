@@ -7,17 +7,20 @@
 use std::collections::BTreeSet;
 
 use super::Measured;
-use crate::metric::{Better, Property};
-use crate::report::document::{Block, Entry, Grid, Line, Table};
-use crate::report::series::{Influence, Outcome, Pair, Panel, Size, influence, panel};
+use crate::metric::{Better, Metric, Property};
+use crate::report::document::{Block, Column, Entry, Grid, Line, Table};
+use crate::report::series::{Influence, Outcome, Pair, Panel, Size, influence, panel, signed};
 use crate::report::statistics::has_verdicts;
 
 /// Which comparisons a verdict is corrected for, and by which test.
 pub(super) const FAMILY: &str =
     "by a sign-flip test over the means of clusters, corrected among all pairs of this metric at that size (95 %)";
 
-/// What stands over the columns of differences.
-const COLUMNS: [&str; 4] = ["difference", "verdict", "largest cluster", "each cluster left out"];
+/// What stands over the columns of differences; those of perplexities are in nats.
+fn columns(metric: &Metric) -> [Column; 4] {
+    let difference = metric.per.as_ref().map_or("difference".into(), |per| format!("difference (nats/{per})"));
+    [difference.into(), "verdict".into(), "largest cluster".into(), "each cluster left out".into()]
+}
 
 /// The contrasts that were planned, in full view.
 pub(super) fn contrasts(measured: &Measured<'_>) -> Vec<Block> {
@@ -96,7 +99,7 @@ fn differences(
         pairs.iter().filter(|pair| pair.difference.shown.interval.is_some_and(|ends| ends.excludes_zero()));
     let effects = effects.filter_map(|pair| Some((name(pair), pair.difference.influence.as_ref()?)));
     let notes = few.into_iter().chain(influence::notes(effects)).collect();
-    let grid = Grid { columns: COLUMNS.map(Into::into).to_vec(), lines: pairs.iter().map(line).collect() };
+    let grid = Grid { columns: columns(&panel.metric).to_vec(), lines: pairs.iter().map(line).collect() };
     let corner = if sizes.len() == 1 { "pair" } else { "pair and cache size" };
     Some(Table { notes, ..Table::new(title, about, corner, grid) })
 }
@@ -108,11 +111,20 @@ fn cells(panel: &Panel, pair: &Pair, outcome: Outcome) -> [Option<Entry>; 4] {
         return [Some(Entry::plain("0")), verdict, None, None];
     }
     let partial = pair.difference.samples < panel.samples;
-    let difference = Entry { partial, ..Entry::of_difference(&panel.metric, pair.difference.shown) };
+    let in_nats = panel.metric.per.is_some();
+    let shown = match pair.difference.nats.filter(|_| in_nats) {
+        Some(nats) => Entry::of_nats(nats),
+        None => Entry::of_difference(&panel.metric, pair.difference.shown),
+    };
+    let difference = Entry { partial, ..shown };
     let of = pair.difference.influence.as_ref();
     let largest = |Influence { cluster, share, .. }: &Influence| format!("{:.0} % {cluster}", 100.0 * share);
-    let left_out = |Influence { left_out, .. }: &Influence| {
-        left_out.map(|end| panel.metric.show_difference(end)).join(" to ")
+    let left_out = |Influence { left_out, left_out_nats, .. }: &Influence| {
+        let ends = match left_out_nats.filter(|_| in_nats) {
+            Some(nats) => nats.map(|end| signed(end, 3)),
+            None => left_out.map(|end| panel.metric.show_difference(end)),
+        };
+        ends.join(" to ")
     };
     [Some(difference), verdict, of.map(largest).map(Entry::plain), of.map(left_out).map(Entry::plain)]
 }
@@ -147,11 +159,11 @@ mod tests {
             (all.len(), &*all[0].0, &*all[5].0),
             (7 * 7, "tova − truncate at 64", "tova − tova-head at 64")
         );
-        // 9.53 - 10.22, 7.41 - 7.75, and the same 7.16.
+        // ln(9.53 / 10.22), ln(7.41 / 7.75), and the same 7.16.
         let of =
             |name: &str| all.iter().find(|(line, ..)| line == name).map(|(_, shown, word)| (&**shown, &**word));
-        assert_eq!(of("tova − h2o at 64"), Some(("-0.69", "better")));
-        assert_eq!(of("tova − h2o at 512"), Some(("-0.34", "better")));
+        assert_eq!(of("tova − h2o at 64"), Some(("-0.070", "better")));
+        assert_eq!(of("tova − h2o at 512"), Some(("-0.045", "better")));
         assert_eq!(of("tova − h2o at 4096"), Some(("0", "equal")));
         // 9.53 and 9.63 with 100 books are too near each other.
         let near = all.iter().filter(|(name, ..)| name.starts_with("tova − tova+4"));

@@ -46,9 +46,12 @@ pub(super) fn facts(setting: &Setting<'_>) -> Vec<Block> {
 /// Tables of the first metric of each setting, with its planned contrasts, or of a timing its one table.
 pub(super) fn summary(report: &Report<'_>) -> Vec<Block> {
     let of_setting = |setting: Setting<'_>| {
-        let first = speed::table(&setting)
-            .or_else(|| memory::table(setting.panels[0]))
-            .or_else(|| values::headline(setting.panels[0]).into_iter().next());
+        let of_values = values::headline(setting.panels[0]).into_iter().next();
+        let of_memory = memory::leading(setting.panels[0]).map(|table| {
+            let notes = of_values.iter().flat_map(|values| values.notes.clone()).collect();
+            Table { notes, ..table }
+        });
+        let first = speed::table(&setting).or(of_memory).or(of_values);
         let title = |table: Table| Table { title: format!("{} \u{B7} {}", table.title, setting.title()), ..table };
         let contrasts = pairs::planned(setting.panels[0]);
         let tables: Vec<Block> =

@@ -214,20 +214,39 @@ impl Panel {
         self.points.iter().any(|point| point.policy == policy && point.is_policy() && !point.reads_future)
     }
 
-    /// Whether sizes are memory, two policies of one size hold memory that differs by more than 2 %, or the full cache has several formats.
-    pub fn has_unequal_memory(&self) -> bool {
+    /// Whether two policies of one size differ by more than 2 % in a number of bytes.
+    fn is_unequal(&self, bytes: impl Fn(&Point) -> Option<f64>) -> bool {
         self.sizes().into_iter().any(|size| {
             let at_size = self.points.iter().filter(|point| point.is_policy() && point.cache_size == Some(size));
-            let held: Vec<f64> = at_size.filter_map(|point| point.held_bytes).collect();
-            let [least, most] = [f64::min, f64::max].map(|of| held.iter().copied().reduce(of).unwrap_or(0.0));
-            size.is_memory() || most > 1.02 * least
-        }) || self.points.iter().any(|point| point.cache_size.is_none() && !point.is_full())
+            let all: Vec<f64> = at_size.filter_map(&bytes).collect();
+            let [least, most] = [f64::min, f64::max].map(|of| all.iter().copied().reduce(of).unwrap_or(0.0));
+            most > 1.02 * least
+        })
+    }
+
+    /// Whether two policies of one size hold memory on average that differs by more than 2 %, or the full cache has several formats.
+    pub fn has_unequal_memory(&self) -> bool {
+        self.is_unequal(|point| point.held_bytes)
+            || self.points.iter().any(|point| point.cache_size.is_none() && !point.is_full())
+    }
+
+    /// Whether all sizes are memory, so that policies of one size compare.
+    pub fn has_sizes_of_memory(&self) -> bool {
+        let sizes = self.sizes();
+        !sizes.is_empty() && sizes.into_iter().all(Size::is_memory)
+    }
+
+    /// Whether sizes alone do not say what memory policies take, on average and at most.
+    pub fn needs_memory_table(&self) -> bool {
+        let peak = |point: &Point| point.peak_bytes.map(|bytes| bytes as f64);
+        self.has_unequal_memory() || self.has_sizes_of_memory() || self.is_unequal(peak)
     }
 
     /// What a figure over sizes has across: what was asked for, or memory where caches of one size hold unequal memory. Without the memory
     /// of every point, the size.
     pub(crate) fn size_axis(&self, asked: Option<SizeAxis>) -> SizeAxis {
-        let usual = if self.has_unequal_memory() { SizeAxis::Held } else { SizeAxis::Entries };
+        let are_places = self.has_sizes_of_memory() && self.sizes().len() > 1;
+        let usual = if are_places || self.has_unequal_memory() { SizeAxis::Held } else { SizeAxis::Entries };
         let axis = asked.unwrap_or(usual);
         let mut bounded = self.points.iter().filter(|point| point.cache_size.is_some());
         if bounded.all(|point| axis.of(point).is_some()) { axis } else { SizeAxis::Entries }

@@ -108,7 +108,7 @@ impl Size {
         match self {
             Self::Entries(_) => format!("{self} entries"),
             Self::Share(_) => format!("{self} of the prompt or text"),
-            Self::MemoryShare(_) => format!("{self} of the full cache's memory"),
+            Self::MemoryShare(_) => format!("{}% of the full cache's memory", self.number()),
             Self::Memory(_) => self.to_string(),
         }
     }
@@ -120,12 +120,13 @@ impl From<u32> for Size {
     }
 }
 
-/// Writes a size as a sweep does: `64`, `12.5%`, `2.00 MB`.
+/// Writes a size as a sweep does: `64`, `12.5%`, `2.00 MB`; of memory in percent `memory 12.5%`.
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Entries(entries) => write!(f, "{entries}"),
-            Self::Share(_) | Self::MemoryShare(_) => write!(f, "{}%", self.number()),
+            Self::Share(_) => write!(f, "{}%", self.number()),
+            Self::MemoryShare(_) => write!(f, "memory {}%", self.number()),
             Self::Memory(bytes) => write!(f, "{}", Bytes(*bytes)),
         }
     }
@@ -136,7 +137,6 @@ impl Serialize for Size {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Entries(entries) => entries.serialize(serializer),
-            Self::MemoryShare(_) => serializer.collect_str(&format_args!("memory {self}")),
             _ => serializer.collect_str(self),
         }
     }

@@ -56,8 +56,7 @@ pub fn measure(
             if config.log {
                 let groups = shape.decision_groups(Some(policy), config.cache.options);
                 // What windows had passed before the cache branched off the full one is not in the log.
-                let windows = shape.attention.iter().map(|layer| layer.window);
-                let mut lifetimes = Lifetimes::new(&groups, tokens).in_windows(windows);
+                let mut lifetimes = Lifetimes::new(&groups, tokens).in_windows(shape);
                 lifetimes.add(&read.take_log());
                 side_files.extend(lifetimes.log());
             }

@@ -3,6 +3,7 @@
 //! A token is evicted once, so the log of evictions is one number for each token, layer and head group.
 
 use crate::eviction::Eviction;
+use crate::lm::ModelShape;
 use crate::parquet::Table;
 use crate::task::prepared::SideFile;
 
@@ -24,14 +25,13 @@ impl Lifetimes {
         }
     }
 
-    /// Ends lifetimes where layers have a window, in tokens: a token leaves after the last query that sees it.
+    /// Ends lifetimes in the windows of layers that own a cache: a token leaves after the last one that sees it.
     #[must_use]
-    pub fn in_windows(mut self, windows: impl IntoIterator<Item = Option<usize>>) -> Lifetimes {
-        for (groups, window) in self.left.iter_mut().zip(windows) {
-            let Some(window) = window else { continue };
+    pub fn in_windows(mut self, shape: &ModelShape) -> Lifetimes {
+        for (groups, (_, layer)) in self.left.iter_mut().zip(shape.caches()) {
             for (token, left) in groups.iter_mut().flat_map(|group| group.iter_mut().enumerate()) {
-                if token + window < self.tokens {
-                    *left = (*left).min((token + window - 1) as u32);
+                if let Some(last) = layer.last_seeing(token).filter(|last| last + 1 < self.tokens) {
+                    *left = (*left).min(last as u32);
                 }
             }
         }
@@ -146,6 +146,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::lm::tiny_shape;
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
@@ -223,12 +224,17 @@ mod tests {
 
     #[test]
     fn a_window_ends_what_nothing_evicts() {
-        let full = Lifetimes::new(&[1, 1], 5).in_windows([Some(2), None]);
+        let mut shape = tiny_shape();
+        shape.attention[0].window = Some(2);
+        let full = Lifetimes::new(&[1, 1], 5).in_windows(&shape);
         assert_eq!(full.left(0)[0], [1, 2, 3, 5, 5]);
         assert_eq!(full.of_layer(0), [2.0, 2.0, 2.0, 2.0, 1.0]);
         assert_eq!(full.left(1)[0], [5; 5]);
         // A piece may end before.
-        assert_eq!(Lifetimes::of_pieces(1, 6, 3, 0).in_windows([Some(2)]).left(0)[0], [1, 2, 2, 4, 6, 6]);
+        assert_eq!(Lifetimes::of_pieces(1, 6, 3, 0).in_windows(&shape).left(0)[0], [1, 2, 2, 4, 6, 6]);
+        // A window that does not slide.
+        shape.attention[0].is_chunked = true;
+        assert_eq!(Lifetimes::new(&[1, 1], 5).in_windows(&shape).left(0)[0], [1, 1, 3, 3, 5]);
     }
 
     #[test]

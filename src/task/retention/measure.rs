@@ -34,7 +34,6 @@ impl RetentionSamples {
         let text = &samples[index];
         let shape = model.shape();
         let tokens = text.sample.tokens.len();
-        let windows = shape.attention.iter().map(|layer| layer.window);
         let (mut by_head, mut no_numbers) = (None, None);
         let config = &config.of_sample(shape, &text.sample.lengths())?;
         let policy = config.evicting(tokens);
@@ -42,7 +41,7 @@ impl RetentionSamples {
             (CacheRule::Truncate { size }, _) if size < tokens => {
                 let lead = usize::from(text.sample.bos.is_some());
                 let pieces = Lifetimes::of_pieces(shape.cached_layers().len(), tokens, size, lead);
-                (pieces.in_windows(windows), shape.cache_bytes(size, config.format()))
+                (pieces.in_windows(shape), shape.cache_bytes(size, config.format()))
             }
             (_, Some(policy)) => {
                 let (lifetimes, memory) = read(model, &text.sample.tokens, policy, config)?;
@@ -52,7 +51,7 @@ impl RetentionSamples {
             }
             _ => {
                 let all = Lifetimes::new(&vec![1; shape.cached_layers().len()], tokens);
-                (all.in_windows(windows), shape.cache_bytes(tokens, config.format()))
+                (all.in_windows(shape), shape.cache_bytes(tokens, config.format()))
             }
         };
         let mut sums = mean_lifetimes(&lifetimes, &text.labels);

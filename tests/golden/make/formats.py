@@ -71,7 +71,7 @@ def turbo_levels(dim, count):
         density = weights * np.maximum(1 - x * x, 0) ** power
         return density @ x / density.sum()
 
-    levels = 3 / math.sqrt(dim) * ((2 * np.arange(count) + 1) / count - 1)
+    levels = min(3 / math.sqrt(dim), 1) * ((2 * np.arange(count) + 1) / count - 1)
     for _ in range(1500):
         edges = [-1, *(levels[1:] + levels[:-1]) / 2, 1]
         upper = [centre(*pair) for pair in zip(edges[count // 2:], edges[count // 2 + 1:])]

@@ -60,7 +60,14 @@ impl Chart {
             Reference::Curve(spots) => spots.last().map(|(_, value)| *value),
         };
         let full = self.full.as_ref().and_then(|full| Some((self.full_name(full), last(full)?, BLACK)));
-        let guess = self.guess.as_ref().and_then(|guess| Some((self.guess_name().to_owned(), last(guess)?, GREY)));
+        let guess = self.guess.as_ref().and_then(|guess| {
+            let name = self.guess_name();
+            let name = match guess {
+                Reference::Level(value) => format!("{name} {}", self.quantity.show(*value)),
+                Reference::Curve(_) => name.to_owned(),
+            };
+            Some((name, last(guess)?, GREY))
+        });
         let limit = self.limit.map(|limit| (format!("{limit:.3}"), limit, GREY));
         full.into_iter().chain(guess).chain(limit).collect()
     }
