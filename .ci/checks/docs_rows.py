@@ -12,7 +12,8 @@ PROGRAM is the built tova-bench. A page holds blocks like
 
 between whose marks this program writes. `table` has policies down, or metrics or slices where several are named, and across sizes,
 schedules or slices: nats above the full cache, or another column of `report.csv` (`value=value`; `value=to_ceiling` in percent);
-grey, as `<sub>`, is what is shown to be worse than the best of its column; `pairs` has differences of two policies, each with its verdict; `report` is a table of the report's Markdown or, with `file=paper/table-3`, of what it draws of
+grey, as `<sub>`, is what is shown to be worse than the best of its column; `pairs` has differences of two policies, each with its verdict among
+all pairs of the size, or with `planned=yes` among these alone; `report` is a table of the report's Markdown or, with `file=paper/table-3`, of what it draws of
 the paper, by its heading (`columns` and `lines` leave some out, `caption=no` says nothing of the rows); `figure` is a picture of the
 report. All numbers, intervals and verdicts are those of `tova-bench report`, but for those of an `other` block, which says how they were
 computed and is left as it is. Every decimal number in a section with blocks must be in a
@@ -54,12 +55,14 @@ class Reports:
 
     def of(self, options):
         is_of_paper = "paper" in (options.get("folder"), options.get("file", "").partition("/")[0])
-        key = (options["rows"], options["only"], is_of_paper)
+        planned = ", ".join(pair.replace(":", " - ") for pair in options["pairs"].split(",")) if "planned" in options else ""
+        key = (options["rows"], options["only"], is_of_paper, planned)
         if key not in self.known:
             out = self.folder / str(len(self.known))
             command = [self.program, "report", str(BASELINES / f"{options['rows']}.parquet"), "-o", str(out), "--format", self.formats]
             for part in options["only"]:
                 command += ["--only", part]
+            command += ["--contrasts", planned] if planned else []
             for command in [command, [*command, "--figure", "all", "--paper"]][:1 + is_of_paper]:
                 done = subprocess.run(command, capture_output=True, text=True)
                 if done.returncode != 0:
@@ -151,13 +154,14 @@ def pairs(reports, options):
             if names == (against, policy):
                 ends = [-end for end in ends[:1] + ends[:0:-1]]
             first, rest = number(ends[0], 3), f" [{number(ends[1], 3)}, {number(ends[2], 3)}]" if len(ends) == 3 else ""
-            word = TURNED.get(line["verdict"], line["verdict"]) if names == (against, policy) else line["verdict"]
+            word = line["verdict_contrast" if "planned" in options else "verdict"]
+            word = TURNED.get(word, word) if names == (against, policy) else word
             cells[f"{policy}` - `{against}", line["cache_size"]] = f"{first}{rest} {word}".strip()
     names = [f"{policy}` - `{against}" for policy, against in wanted]
     lost = [name for name in names if not any(of == name for of, _ in cells)]
     if lost:
         fail(f"no pairs {lost} in {options['rows']}")
-    heads = sorted({head for _, head in cells}, key=lambda size: float(size.rstrip("%")))
+    heads = sorted({head for _, head in cells}, key=lambda size: float(size.removeprefix("memory ").rstrip("%")))
     return grid([(name, f"`{name}`") for name in names], heads, cells) + caption(lines_of(out / "report.csv"), options)
 
 
@@ -196,7 +200,7 @@ def grid(names, heads, cells):
 def of_schedule(text):
     """As the program orders schedules, sizes and shares; `full` is last."""
     cut, _, every = text.partition("+")
-    return (2, 0) if text == "full" else (1, int(every or 0)) if cut == "cut" else (0, float(text.rstrip("%")))
+    return (2, 0) if text == "full" else (1, int(every or 0)) if cut == "cut" else (0, float(text.removeprefix("memory ").rstrip("%")))
 
 
 def figure(reports, options):

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::output::print;
 use crate::eviction::formula::{WORDS, calls};
 use crate::eviction::{
-    CacheOptions, FORMATS, Policy, SCORES, Schedule, UNEQUAL_HEADS, VectorFormat, presets::PRESETS,
+    CacheOptions, FORMATS, Policy, SCORES, Schedule, UNEQUAL_HEADS, UNKNOWN_SCORE, VectorFormat, presets::PRESETS,
 };
 use crate::lm::{DeviceChoice, families, tiny_shape};
 use crate::sweep::{BUILT_IN, json_schema};
@@ -83,14 +83,14 @@ fn policies() -> String {
 /// Where attention of each preset is computed beside a GPU, under its own schedule and under others.
 fn on_gpu() -> String {
     let (shape, mut reasons) = (tiny_shape(), IndexSet::new());
-    let mut place = |policy: Option<Policy>, schedule: Option<Schedule>| {
+    let mut place = |policy: Result<Policy, &'static str>, schedule: Option<Schedule>| {
         let reason = match policy {
-            Some(policy) => {
+            Ok(policy) => {
                 let policy = Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy };
                 let Ok(sized) = policy.at(4096) else { return "-".to_owned() };
                 shape.why_on_host(Some(sized), CacheOptions::default())
             }
-            None => Some(UNEQUAL_HEADS.into()),
+            Err(reason) => Some(reason.into()),
         };
         let Some(reason) = reason else { return "GPU".to_owned() };
         format!("host ({})", reasons.insert_full(reason).0 + 1)
@@ -103,10 +103,11 @@ fn on_gpu() -> String {
     let head = ["as listed", "1", "128", "cut"].map(str::to_owned);
     let mut text = line("policy", &head);
     for preset in PRESETS.iter() {
-        // One whose file is not there divides entries among heads.
-        let uniform = preset.policy().ok();
+        // Of some, a file is not there.
+        let reason = if preset.budget().is_err() { UNEQUAL_HEADS } else { UNKNOWN_SCORE };
+        let policy = preset.policy().map_err(|_| reason);
         let schedules = std::iter::once(None).chain(schedules.map(Some));
-        let cells: Vec<String> = schedules.map(|schedule| place(uniform, schedule)).collect();
+        let cells: Vec<String> = schedules.map(|schedule| place(policy, schedule)).collect();
         text += &line(&preset.name, &cells);
     }
     text += "\n`-`: the policy has no such schedule. On the host because\n";
@@ -270,5 +271,12 @@ mod tests {
         for preset in PRESETS.iter() {
             assert!(policies().contains(&format!("\n  {}[+I] ", preset.name)), "{}", preset.name);
         }
+    }
+
+    #[test]
+    fn the_page_has_the_program_s_table_of_gpus() {
+        let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/gpu.md")).unwrap();
+        let (_, text) = page.split_once("\n<!-- list policies --device cuda -->\n```text\n").unwrap();
+        assert_eq!(text.split_once("```\n").unwrap().0, on_gpu());
     }
 }

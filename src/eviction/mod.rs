@@ -46,7 +46,7 @@ pub use entries::{CacheEntries, Eviction};
 pub use formula::ScoreCount;
 pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use named_policy::{DefinedPolicy, KnownPolicies, NamedPolicy, PolicyError, WrittenPolicy};
-pub use on_device::{ScanRule, Scanned, UNEQUAL_HEADS};
+pub use on_device::{ScanRule, Scanned, UNEQUAL_HEADS, UNKNOWN_SCORE};
 pub use options::{CacheOptions, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions};
 pub use policy::Policy;
 pub use pool::{Kept, LayerEntries, evict_together};

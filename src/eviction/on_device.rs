@@ -32,8 +32,9 @@ pub struct Scanned {
     pub received: Vec<Vec<Vec<f32>>>,
 }
 
-/// What a device does not do, however a policy divides entries among heads.
+/// Why a device does not compute attention: of policies that divide entries among heads, and of scores that kernels do not know.
 pub const UNEQUAL_HEADS: &str = "heads hold unequal numbers of entries";
+pub const UNKNOWN_SCORE: &str = "kernels do not know the score";
 
 /// Says what of a policy, its score aside, a device does not do; `None` if it does all.
 fn leaves_to_host(policy: SizedPolicy) -> Option<&'static str> {
@@ -95,7 +96,7 @@ impl CacheEntries {
         } else if bounded.policy.score.reads_future() {
             Some("the score reads the future")
         } else if self.scan_rule().is_none() {
-            Some("kernels do not know the score")
+            Some(UNKNOWN_SCORE)
         } else if bounded.awaits_cut && (self.window.is_some() || bounded.scorer.is_some()) {
             Some("a prompt is cut by what the score remembers")
         } else {

@@ -133,12 +133,7 @@ mod tests {
     #[test]
     fn the_paper_s_table_as_booktabs() {
         let file = of(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 20));
-        assert!(
-            file.contains("    tova & 9.53 & 8.32 & ")
-                && file.contains("\\tovabenchworse{4812}")
-                && file.contains("+4803 & worse"),
-            "{file}"
-        );
+        assert!(file.contains("    tova & 9.53 & 8.32 & ") && file.contains("\\tovabenchworse{4812}"), "{file}");
         insta::assert_snapshot!(file);
         // It is to be input: it begins no document, and its environments are balanced.
         assert!(!file.contains("documentclass") && !file.contains("begin{document}"));
