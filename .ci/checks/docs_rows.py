@@ -120,7 +120,7 @@ def table(reports, options):
     cells, best, order = {}, {}, (lambda name: best[name]) if by_policy else [*metrics, *slices].index
     for line in points:
         policy, size = line["policy"], line["cache_size"]
-        if not size and by_policy and value != "value":
+        if not size and policy == "full" and by_policy and value != "value":
             continue
         name = policy.replace(f"@{line['schedule']}", "", 1) if columns == "schedule" else policy
         name = name if by_policy else line["metric"] if len(metrics) > 1 else line["slice"]

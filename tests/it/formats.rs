@@ -30,6 +30,10 @@ fn text(path: &Path) {
     fs::write(path.join("tokens.json"), serde_json::to_string(&tokens[..TOKENS]).unwrap()).unwrap();
 }
 
+/// Largest difference of sums of NLLs that are the same. In f32 reads of other lengths differ by a millionth. A number near the border of two
+/// levels is then rounded the other way, which moves the sum by up to 0.01; two formats differ by 0.03 and more.
+const SAME: f64 = 0.02;
+
 /// Rows of a sweep, whose cells take over from what the full cache of their format has read, have the numbers of `score`, which
 /// reads from the start; and so, alone, has each policy under another spelling of the same format.
 #[test]
@@ -79,8 +83,9 @@ fn a_format_is_the_same_everywhere() {
             let more = [&["--policy", policy, "--chunk", chunk], sized, own].concat();
             score(path, prompt, &more).iter().sum()
         };
-        assert!((of(policy) - read("300")).abs() < 1e-4, "{policy}: {} {}", of(policy), read("300"));
-        assert!((of(policy) - read("64")).abs() < 1e-3, "{policy}: {} {}", of(policy), read("64"));
+        for chunk in ["300", "64"] {
+            assert!((of(policy) - read(chunk)).abs() < SAME, "{policy}: {} {}", of(policy), read(chunk));
+        }
         values.insert(of(policy).to_bits());
     }
     assert_eq!(values.len(), policies.len(), "two formats have the same numbers");
@@ -90,7 +95,7 @@ fn a_format_is_the_same_everywhere() {
         let sized: &[&str] = if policy == "full" { &[] } else { &["--cache-size", "180"] };
         let by_flag: f64 =
             score(path, prompt, &[&["--policy", policy, "--format", flag], sized].concat()).iter().sum();
-        assert!((by_flag - of(name)).abs() < 1e-4, "{policy} --format {flag}");
+        assert!((by_flag - of(name)).abs() < SAME, "{policy} --format {flag}");
     }
     // The sweep's format is that of policies that evict and do not say another; `full` is what they are compared with.
     let sweep = fs::read_to_string(path.join("sweep.yaml")).unwrap();

@@ -111,7 +111,7 @@ impl Chart {
             spots.sort_by(|a, b| a.across.total_cmp(&b.across));
             Line { policy: policy.to_owned(), spots }
         });
-        // A full cache in another format has no size.
+        // A full cache in another format has memory and no size.
         let lines: Vec<Line> = lines.filter(|line| !line.spots.is_empty()).collect();
         let across = match axis {
             SizeAxis::Entries => (Horizontal::of_sizes(&panel.sizes()), Axis::of_sizes(&panel.sizes())),

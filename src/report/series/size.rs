@@ -159,7 +159,6 @@ impl SizeAxis {
 
     /// The place of a point, in entries, percent or MB; `None` where it has none.
     pub(crate) fn of(self, point: &Point) -> Option<f64> {
-        point.cache_size?;
         match self {
             SizeAxis::Entries => point.cache_size.map(Size::number),
             SizeAxis::Held => point.held_bytes.map(|bytes| bytes / 1e6),
