@@ -108,7 +108,7 @@ fn on_gpu() -> String {
         let policy = preset.policy().map_err(|_| reason);
         let schedules = std::iter::once(None).chain(schedules.map(Some));
         let cells: Vec<String> = schedules.map(|schedule| place(policy, schedule)).collect();
-        text += &line(&preset.name, &cells);
+        text += &line(preset.name, &cells);
     }
     text += "\n`-`: the policy has no such schedule. On the host because\n";
     for (at, reason) in reasons.iter().enumerate() {

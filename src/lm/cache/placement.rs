@@ -76,13 +76,9 @@ mod tests {
                     MemoryPlan { policy: Some(policy), options, text: 600, expect: 600, ..MemoryPlan::default() };
                 let memory = Memory::new(shape, &plan, true);
                 let bounded = memory.layers.iter().zip(bounded).filter(|(_, bounded)| **bounded);
-                let is_held = bounded.map(|(layer, _)| matches!(layer.tables, Tables::Gpu(_)));
+                let mut is_held = bounded.map(|(layer, _)| matches!(layer.tables, Tables::Gpu(_)));
                 let reason = shape.why_on_host(Some(policy), options);
-                assert_eq!(
-                    is_held.fold(true, |all, layer| all && layer),
-                    reason.is_none(),
-                    "{policy:?}: {reason:?}"
-                );
+                assert_eq!(is_held.all(|is_held| is_held), reason.is_none(), "{policy:?}: {reason:?}");
                 *(if reason.is_none() { &mut on_gpu } else { &mut on_host }) += 1;
             }
         }
