@@ -42,7 +42,8 @@ schedules+=,adakv@128,chunkkv@1,r-kv@128,dropkv@1,lagkv@32
 tenth schedules --only size=192 --only policy=$schedules
 tenth gemma3-schedules --only size=96 --only policy=tova@1,tova@128,h2o@cut,keydiff@32,snapkv@cut,kvzip-pool
 tenth schedules-answers --only size=512 --only policy=h2o@cut
-tenth equal-memory --only size=448 --only policy=tova,tova@cut,a2sf@cut
+tenth memory-schedules --only "size=memory 25%" --only policy=tova,tova@cut,a2sf@cut
+tenth formats --only "size=memory 25%" --only policy=h2o@q8_0,tova@q4_0,snapkv@f16
 tenth prompts --only size=192 --only policy=tova,a2sf,snapkv,criticalkv,kvzip-pool,random
 tenth pools --only size=192 --only policy=ada-h2o,adakv,kvzip-pool
 tenth gemma3-pools --only size=192 --only policy=pyramidkv,model-expected,kvzip-pool
