@@ -17,7 +17,7 @@ def model():
 
 
 def cache(policy, size):
-    return tb._cache(policy, size, None, "absolute", "bounded", 0)
+    return tb._cache(policy, size, None, "absolute", "bounded", "f32", 0)
 
 
 @pytest.mark.parametrize("policy, size", CACHES)
@@ -116,7 +116,7 @@ def test_the_client_refuses_what_it_cannot_do(tmp_path):
 def test_continuations_follow_a_prompt_that_is_cut_once(model):
     native = model._native
     prompt, continuations = native.raw_tokens(TEXT, True), [native.raw_tokens(text, False) for text in CONTINUATIONS]
-    cut = tb._cache("tova", "25%", "cut", "absolute", "bounded", 0)
+    cut = tb._cache("tova", "25%", "cut", "absolute", "bounded", "f32", 0)
     [found] = native.likelihoods([(prompt, continuations)], 2048, cut)
     for continuation, (log, _) in zip(continuations, found, strict=True):
         size = len(prompt) // 4
