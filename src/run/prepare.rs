@@ -13,8 +13,8 @@ use super::missing::MissingPath;
 use super::shards::{self, Piece};
 use crate::eviction::CacheSpec;
 use crate::ledger::{CellId, CellName, Ledger, Manifest, ManifestCell, Status, Text};
-use crate::lm::ModelFiles;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings};
+use crate::lm::{Device, ModelFiles};
 use crate::sweep::{Cell, ModelSpec, ResolvedCell, SelectedCells, Shard, Sweep};
 use crate::task::{CacheConfig, PrepareContext, PreparedTask, Samples, TaskSpec, digest_of};
 
@@ -95,6 +95,11 @@ impl ModelTask {
         let (config, shape) = (self.cache_config(cell), &self.files.shape);
         let policy = (self.samples.len() > 0).then(|| config.sized_for(shape, &self.samples.lengths(0, &config)));
         shape.why_on_host(policy.flatten(), cell.cell.cache.options)
+    }
+
+    /// Whether the host computes the attention of a cell beside this device, which computes that of others.
+    pub(super) fn is_on_host(&self, device: &Device, cell: &NamedCell) -> bool {
+        device.has_attention() && self.why_on_host(cell).is_some()
     }
 
     /// Lists what the host computes although there is a GPU, a sentence for each reason.

@@ -143,8 +143,7 @@ pub(super) fn work(
 ) -> Result<()> {
     let kind = |cell: usize| {
         let cell = &model_task.cells[cell];
-        let on_host = model.device().has_attention() && model_task.why_on_host(cell).is_some();
-        PrefixKind { format: cell.cell.cache.options.format, on_host }
+        PrefixKind { format: cell.cell.cache.options.format, on_host: model_task.is_on_host(model.device(), cell) }
     };
     let jobs = jobs.into_iter().flat_map(|job| job.by_kind(kind)).collect();
     let jobs = split(jobs, workers.workers);

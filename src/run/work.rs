@@ -124,7 +124,7 @@ impl Work<'_> {
             Err(error) => return open.fail(&error),
         };
         let common = |index: usize| {
-            let on_host = job.device.has_attention() && model_task.why_on_host(&model_task.cells[index]).is_some();
+            let on_host = model_task.is_on_host(job.device, &model_task.cells[index]);
             let device = if on_host { job.device.with_attention_on_host() } else { job.device.clone() };
             let name = match model_task.task.is_timed() {
                 true => machine_name(&device, job.threads),
