@@ -10,7 +10,7 @@ use super::output::print;
 use super::progress::{Mode, Progress};
 use super::sweep_args::SweepArguments;
 use super::sweep_notes;
-use crate::eviction::{CacheFormat, CacheOptions, SizedPolicy};
+use crate::eviction::{CacheOptions, SizedPolicy};
 use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Row, Status, reason};
 use crate::lm::source::{HubError, HubSettings};
@@ -179,7 +179,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     for (cell, seconds) in model_task.cells.iter().zip(seconds) {
         let size = cell.cell.size_text().unwrap_or("-".into());
         let entries = model_task.task.cache_entries(&cell.cell.cache, shape);
-        let cache = Bytes(shape.cache_bytes_by_head(&entries, cell.cell.cache.options.format)).to_string();
+        let cache = Bytes(shape.cache_bytes_by_head(&entries, cell.cell.cache.options)).to_string();
         let state = state(model_task, cell);
         let own = own_entries(model_task, cell);
         text += &line(&cell.cell.label(), &size, &own, &state, &cache, &duration(*seconds));
@@ -224,14 +224,14 @@ fn idle_sizes(model_task: &ModelTask) -> String {
             has_lost(lengths.whole()) || has_lost(lengths.tokens)
         })
     };
-    let mut idle: IndexMap<(String, CacheFormat), Vec<String>> = IndexMap::new();
+    let mut idle: IndexMap<(String, String), Vec<String>> = IndexMap::new();
     let evicting = model_task.cells.iter().filter(|cell| cell.cell.cache.rule.policy().is_some());
     for cell in evicting.filter(|cell| !evicts(cell)) {
-        let key = (cell.cell.label(), cell.cell.cache.options.format);
+        let full = ["full".into()].into_iter().chain(cell.cell.cache.options.without_evictions().unusual());
+        let key = (cell.cell.label(), full.collect::<Vec<_>>().join("@"));
         idle.entry(key).or_default().extend(cell.cell.size_text());
     }
-    let line = |((policy, format), sizes): ((String, CacheFormat), Vec<String>)| {
-        let full = if format.is_rounded() { format!("full@{format}") } else { "full".to_owned() };
+    let line = |((policy, full), sizes): ((String, String), Vec<String>)| {
         format!("  {policy} evicts nothing at {}: equal to {full}\n", sizes.join(", "))
     };
     idle.into_iter().map(line).collect()

@@ -192,7 +192,7 @@ fn sequences(model_task: &ModelTask, cell: &NamedCell) -> Option<usize> {
     let shape = &model_task.files.shape;
     let entries = model_task.task.cache_entries(&cell.cell.cache, shape);
     let weights = model_task.files.held_bytes(model_task.model.dtype, &Device::CPU);
-    let cache = shape.cache_bytes_by_head(&entries, cell.cell.cache.options.format);
+    let cache = shape.cache_bytes_by_head(&entries, cell.cell.cache.options);
     sequences_that_fit(model_task.task.granted_memory?, weights, cache)
 }
 
