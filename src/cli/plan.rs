@@ -272,14 +272,8 @@ fn exceptions(model_task: &ModelTask) -> String {
     // As the report says it of rows.
     let facts = all.clone().flat_map(|sample| {
         let name = samples.name(sample).0;
-        samples.facts(sample).into_iter().map(move |fact| Row {
-            sample: name.into(),
-            metric: fact.metric.into(),
-            value: fact.value,
-            weight: fact.weight,
-            output: fact.output,
-            ..Row::default()
-        })
+        let of_sample = Row { sample: name.into(), ..Row::default() };
+        samples.facts(sample).into_iter().map(move |fact| run::of_metric(&fact, &of_sample))
     });
     let facts: Vec<Row> = facts.collect();
     for note in unmeasured(&facts.iter().collect::<Vec<_>>()) {

@@ -27,6 +27,7 @@ pub use machine::{Machine, bytes_per_worker};
 pub use missing::MissingPath;
 use models::Models;
 pub use prepare::{Alias, ModelTask, NamedCell, Prepared, Unavailable, prepare};
+pub use rows::of_metric;
 use work::Work;
 
 use crate::ledger::Ledger;
