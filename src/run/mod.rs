@@ -21,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 
-pub use cost::{Cost, estimate};
+pub use cost::estimate;
 pub use event::{Event, Outcome, Started};
 pub use machine::{Machine, bytes_per_worker};
 pub use missing::MissingPath;
