@@ -92,7 +92,12 @@ fn layers(row: &Row) -> Option<Vec<Option<SizedPolicy>>> {
 
 /// The policy of a row. Of a function only its score is missing, which does not change how many entries leave.
 fn policy(row: &Row) -> Option<Policy> {
-    let (_, rest) = row.definition.as_deref()?.rsplit_once(" scope=")?;
+    let definition = row.definition.as_deref().and_then(|text| text.rsplit_once(" scope="));
+    let of_columns = || {
+        let (scope, budget) = (row.scope.as_deref()?, row.budget.as_deref().unwrap_or("uniform"));
+        Some(format!("{scope} keep_first={} keep_recent={} budget={budget}", row.keep_first, row.keep_recent))
+    };
+    let rest = definition.map(|(_, rest)| rest.to_owned()).or_else(of_columns)?;
     let policy: Policy = format!("score=recency scope={rest}").parse().ok()?;
     let score = Score::of_row(row.score.as_deref()?).unwrap_or(policy.score);
     // A task's prompts may have a schedule of their own, which only this column has.

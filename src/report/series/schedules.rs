@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::eviction::Schedule;
+use crate::eviction::{Schedule, presets};
 use crate::ledger::Row;
 
 /// Each variant of a policy: what it is called without its schedule, and that.
@@ -11,7 +11,9 @@ pub type Schedules = BTreeMap<String, (String, Schedule)>;
 pub fn schedules(rows: &[Row]) -> Schedules {
     let cells = rows.chunk_by(|a, b| a.cell == b.cell).map(|of_cell| &of_cell[0]);
     let scheduled = |row: &Row| {
-        let schedule = row.schedule.as_deref()?.parse().ok()?;
+        let own = presets::own_schedule(&row.policy);
+        // What a row says was a schedule when it was written.
+        let schedule = row.schedule.as_deref().map_or(Some(own), |schedule| schedule.parse().ok())?;
         let base = Row { schedule: None, ..row.clone() }.variant().into_owned();
         Some((row.variant().into_owned(), (base, schedule)))
     };
