@@ -295,5 +295,5 @@ fn a_model_is_planned_before_its_weights_are_there() {
     fs::remove_file(model.join("model.safetensors")).unwrap();
     sweep("./model");
     assert_eq!(planned().1, complete);
-    at(&["run", "sweep.yaml"]).with_code(4).says(&["model.safetensors"]);
+    at(&["run", "sweep.yaml"]).with_code(1).says(&["model.safetensors"]);
 }

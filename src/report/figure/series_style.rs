@@ -86,7 +86,7 @@ impl SeriesStyle {
 
     /// The colour of its name, in which letters are darker than a line so that they can be read on white.
     pub(crate) fn ink(self) -> Color {
-        self.darker([0.85, 0.65, 0.4][self.repeats.min(2)])
+        self.darker(0.85 * [1.0, 0.65, 0.4][self.repeats.min(2)])
     }
 
     /// A share of its hue, the rest black.
