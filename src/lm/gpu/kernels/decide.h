@@ -6,9 +6,9 @@
 #include "formula.h"
 
 // Where the entries that are left have less than this share of the largest weight, their softmax is computed again: the
-// exponentials of a row are those of all columns.
+// exponentials of a row are those of all columns. A smaller share would make zeros of entries that the host tells apart.
 #ifndef SMALLEST_SUM
-#define SMALLEST_SUM 1e-18f
+#define SMALLEST_SUM 0x1p-20f
 #endif
 
 // Columns that a thread loads before it stores: a load would wait for the store before it.
