@@ -91,9 +91,9 @@ impl Memory {
         (self.compute_f64, self.layers.iter().map(|layer| matches!(layer.tables, Tables::Gpu(_))).collect())
     }
 
-    /// Whether a device computes the attention of any layer.
+    /// Whether a device computes the attention of all layers, so that other texts need not wait for the host.
     pub(in crate::lm) fn is_on_gpu(&self) -> bool {
-        self.layers.iter().any(|layer| matches!(layer.tables, Tables::Gpu(_)))
+        self.layers.iter().all(|layer| matches!(layer.tables, Tables::Gpu(_)))
     }
 
     /// The attention of the tokens read, by layer, if it was recorded.

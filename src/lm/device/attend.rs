@@ -5,7 +5,7 @@
 //! It is a long file because every buffer of a read is prepared, passed to kernels and returned here, and nowhere else.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -14,20 +14,22 @@ use candle_core::{DType, Tensor};
 use super::batcher::{Batcher, Member};
 use crate::eviction::{CacheEntries, Eviction, ScanRule};
 use crate::lm::gpu::arena::{Arena, Piece};
-use crate::lm::gpu::cache::GpuCache;
+use crate::lm::gpu::cache::{GpuCache, copy_rows};
 use crate::lm::gpu::device::{Buffer, Gpu, Kernel, launch_one};
 use crate::lm::gpu::launch::{Block, Call, MOVE_THREADS, REFILL_PARTS, launch};
-use crate::lm::gpu::params::{Address, Layer, Text};
+use crate::lm::gpu::params::{Address, CopiedRows, Layer, Text, bytes_of};
 
 use crate::lm::cache::attention_shape::AttentionShape;
 use crate::lm::cache::layer_cache::Tables;
 use crate::lm::cache::memory::Memory;
-use crate::lm::cache::rope::Angles;
+use crate::lm::cache::rope::{Angles, Frequencies};
 use crate::lm::shape::caches::BLOCK;
 use crate::vector;
 
 /// Largest number of columns whose bytes fit into shared memory, of which every device has 48 KiB for a block.
 const SHARED_COLUMNS: usize = 40 * 1024;
+/// The fewest positions of which cosines and sines are kept on the device.
+const SMALLEST_TABLE: usize = 1024;
 
 /// Tokens of one step of writing and the memory that reads each; [`WriterResult`] holds each memory and the logits after the token.
 pub(in crate::lm) type WriterCall = Vec<(u32, Memory)>;
@@ -43,6 +45,24 @@ pub(in crate::lm) struct GpuAttention {
     /// Memory of the last launch's table of texts.
     table: Mutex<Option<Buffer>>,
     writers: Batcher<WriterCall, WriterResult>,
+    angles: Mutex<Vec<Arc<ResidentAngles>>>,
+}
+
+/// Cosines and sines of a rotation at all positions up to some, on the device. Who launches what reads them keeps them.
+#[derive(Debug)]
+struct ResidentAngles {
+    frequencies: Frequencies,
+    positions: usize,
+    /// (2, positions, pairs)
+    memory: Buffer,
+}
+
+impl ResidentAngles {
+    /// Addresses of the cosines and the sines from a position on.
+    fn at(&self, position: usize) -> (Address, Address) {
+        let cos = self.memory.address + (position * self.frequencies.pairs.len() * size_of::<f32>()) as Address;
+        (cos, cos + self.memory.bytes as Address / 2)
+    }
 }
 
 /// Projections of the tokens of some texts in one layer, on the device that computes the model's products.
@@ -57,6 +77,8 @@ pub(in crate::lm) struct LayerTokens<'a> {
     /// Rotations of a read's tokens at absolute positions; `first` is the place of the first of these tokens among them.
     pub angles: &'a Angles,
     pub first: usize,
+    /// Whether launches wait for those of other texts that are read at the same time.
+    pub waits: bool,
 }
 
 /// One text's tokens among those of a call, and its cache in the layer.
@@ -111,7 +133,8 @@ impl GpuAttention {
         // Whoever reads asks for the next layer soon; who writes may have to read a prompt first.
         let [of_readers, of_writers] = [200, 20].map(Duration::from_millis);
         let (readers, writers) = (Batcher::new(of_readers), Batcher::new(of_writers));
-        GpuAttention { gpu, reused: Mutex::default(), readers, table: Mutex::default(), writers }
+        let (reused, table, angles) = (Mutex::default(), Mutex::default(), Mutex::default());
+        GpuAttention { gpu, reused, readers, table, writers, angles }
     }
 
     /// Identity of the device that results depend on, see [`Gpu::identity`].
@@ -128,9 +151,10 @@ impl GpuAttention {
     pub fn free_unused(&self) {
         self.reused.lock().unwrap_or_else(PoisonError::into_inner).clear();
         *self.table.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.angles.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Says that this thread is about to call `attend` for every layer, until the guard is dropped.
+    /// Says that this thread is about to call `attend` for every layer, and soon, until the guard is dropped.
     pub fn reading(&self) -> Member<'_, impl Sized, impl Sized> {
         self.readers.enter()
     }
@@ -146,12 +170,48 @@ impl GpuAttention {
     ///
     /// Errors of the device.
     pub fn settle(&self, memory: &mut Memory) -> Result<()> {
-        for layer in &mut memory.layers {
-            if let Tables::Gpu(cache) = &mut layer.tables {
-                cache.settle(&*self.gpu, &mut layer.entries)?;
-            }
+        self.settle_all(memory.layers.iter_mut().filter_map(|layer| match &mut layer.tables {
+            Tables::Gpu(cache) => Some((cache, &mut layer.entries)),
+            Tables::Host(_) => None,
+        }))
+    }
+
+    /// Applies to the host's entries of some caches what the device has decided, after one download.
+    fn settle_all<'a>(
+        &self,
+        caches: impl Iterator<Item = (&'a mut GpuCache, &'a mut CacheEntries)>,
+    ) -> Result<()> {
+        let mut arena = Arena::default();
+        let asked = caches.filter_map(|(cache, entries)| Some((cache.ask(entries.len(0), &mut arena)?, cache, entries)));
+        let asked: Vec<_> = asked.collect();
+        let pieces = asked.iter().flat_map(|(asked, ..)| asked.iter().flatten());
+        let pieces: Vec<_> = pieces.copied().collect();
+        if !pieces.is_empty() {
+            arena.place(&*self.gpu, None)?;
+            let copies = pieces.into_iter().map(|(copy, piece)| CopiedRows { to: arena.at(piece), ..copy });
+            copy_rows(&*self.gpu, &copies.collect::<Vec<_>>())?;
+            arena.read_back(&*self.gpu)?;
         }
-        Ok(())
+        asked.into_iter().try_for_each(|(asked, cache, entries)| cache.settle(&asked, &arena, entries))
+    }
+
+    /// Cosines and sines of the first `positions` at least, which stay on the device.
+    fn angles(&self, frequencies: &Frequencies, positions: usize) -> Result<Arc<ResidentAngles>> {
+        let mut all = self.angles.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |own: &Arc<ResidentAngles>| own.frequencies == *frequencies;
+        if let Some(known) = all.iter().find(|own| is_same(own) && own.positions >= positions) {
+            return Ok(Arc::clone(known));
+        }
+        let positions = positions.next_power_of_two().max(SMALLEST_TABLE);
+        let angles = frequencies.angles((0..positions).map(|position| position as f64));
+        let memory = self.gpu.allocate(2 * size_of_val(&angles.cos[..]))?;
+        let own = Arc::new(ResidentAngles { frequencies: frequencies.clone(), positions, memory });
+        let (cos, sin) = own.at(0);
+        self.gpu.upload(cos, bytes_of(&angles.cos))?;
+        self.gpu.upload(sin, bytes_of(&angles.sin))?;
+        all.retain(|own| !is_same(own));
+        all.push(Arc::clone(&own));
+        Ok(own)
     }
 
     /// Reads the tokens of some texts into their caches. Returns the output of attention, (rows, heads * head_dim).
@@ -168,7 +228,7 @@ impl GpuAttention {
             let left = texts.iter_mut().filter(|text| text.rows > 0);
             let parts = left.map(|text| {
                 if text.entries.is_fork_point() {
-                    text.cache.settle(&*self.gpu, text.entries)?;
+                    self.settle_all(std::iter::once((&mut *text.cache, &mut *text.entries)))?;
                     text.entries.save_for_forks();
                     text.entries.forget_after_forks();
                 }
@@ -205,11 +265,16 @@ impl GpuAttention {
             ends.map(|((start, held), end)| one.block(tokens, &common, addresses, *start..end, *held)).collect()
         };
         let call = Call { layer: layer_of(tokens), texts: prepared.iter().map(blocks_of).collect() };
-        self.readers.call(call, |calls| {
+        let all = |calls: Vec<Call>| {
             let count = calls.len();
             launch(gpu, calls, &mut self.table.lock().unwrap_or_else(PoisonError::into_inner))?;
             Ok(vec![(); count])
-        })?;
+        };
+        if tokens.waits {
+            self.readers.call(call, all)?;
+        } else {
+            all(vec![call])?;
+        }
         // Waits where the host asks for more than survivors, which it takes when the read ends.
         arena.read_back(gpu)?;
         for one in &mut prepared {
@@ -237,8 +302,7 @@ impl GpuAttention {
         let ([positions, priority, moved], received) =
             text.cache.own_entries(gpu, text.entries, rule.as_ref(), new_priority.is_some())?;
         let block = BLOCK.min(rows);
-        let pairs = shape.rope.frequencies(text.is_long).pairs.len();
-        let range = (tokens.first + text.first) * pairs..(tokens.first + text.first + rows) * pairs;
+        let angles = self.angles(shape.rope.frequencies(text.is_long), seen + rows)?;
         let scales: Vec<f32> = (0..rows).map(|row| shape.query_scale(seen + row)).collect();
         let unbounded = ScanRule { limit: usize::MAX, groups: 1, ..ScanRule::default() };
         let own = rule.as_ref().unwrap_or(&unbounded);
@@ -246,8 +310,6 @@ impl GpuAttention {
         let all_stride = vector::padded(seen + rows);
         let measures_loss = text.lost.is_some() && text.cache.all_keys.is_some();
 
-        let cos = arena.put(&tokens.angles.cos[range.clone()]);
-        let sin = arena.put(&tokens.angles.sin[range]);
         let query_scales = arena.put(&scales);
         let queries = arena.scratch::<f32>(heads * block * dim);
         let logits = arena.scratch::<f32>(heads * block * stride);
@@ -291,8 +353,8 @@ impl GpuAttention {
             ..cache
         };
         let placed = move |arena: &Arena| Text {
-            cos: arena.at(cos),
-            sin: arena.at(sin),
+            cos: angles.at(seen).0,
+            sin: angles.at(seen).1,
             query_scales: arena.at(query_scales),
             queries: arena.at(queries),
             logits: arena.at(logits),
@@ -329,7 +391,7 @@ impl GpuAttention {
             ..of
         };
         let blocks = tokens.shape.heads.kv_heads * REFILL_PARTS;
-        launch_one(gpu, Kernel::Refill, (blocks, MOVE_THREADS, 0), layer_of(tokens), text)
+        launch_one(gpu, Kernel::Refill, (blocks, MOVE_THREADS, 0), layer_of(tokens), &[text])
     }
 }
 

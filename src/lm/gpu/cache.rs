@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 
+use super::arena::{Arena, Piece};
 use super::device::{Buffer, Gpu, Kernel, launch_one};
 use super::launch::TOKEN_THREADS;
-use super::params::{Address, CopiedRows, Layer, Plain, Text, bytes_of, bytes_of_mut};
+use super::params::{Address, CopiedRows, Layer, Plain, Text, bytes_of};
 use crate::eviction::{CacheEntries, Heads, ScanRule, Scanned};
 use crate::vector;
 
@@ -43,17 +44,8 @@ impl GpuTable {
         let fits = |stored: &mut Arc<Stored>| stored.capacity == capacity && Arc::get_mut(stored).is_some();
         if self.start > 0 || !self.stored.as_mut().is_some_and(fits) {
             let buffer = gpu.allocate(self.rows * self.width * capacity)?;
-            if let Some(from) = self.stored.as_ref().filter(|_| held > 0) {
-                // Every number has whole words of 4 bytes.
-                let words = self.width / 4;
-                let rows = CopiedRows {
-                    from: from.buffer.address + (self.start * self.width) as Address,
-                    to: buffer.address,
-                    from_pitch: from.capacity * words,
-                    to_pitch: capacity * words,
-                    width: held * words,
-                };
-                launch_one(gpu, Kernel::Copy, (self.rows, TOKEN_THREADS, 0), Layer::default(), rows)?;
+            if let Some(copy) = self.copy(held, buffer.address, capacity).filter(|_| held > 0) {
+                copy_rows(gpu, &[copy])?;
             }
             self.stored = Some(Arc::new(Stored { buffer, capacity }));
             self.start = 0;
@@ -64,6 +56,21 @@ impl GpuTable {
     /// Table of the columns from `start` on.
     fn part(&self, start: usize) -> GpuTable {
         GpuTable { start: self.start + start, ..self.clone() }
+    }
+
+    /// A copy of the first `held` columns to another table; `None` if there is nothing to copy.
+    fn copy(&self, held: usize, to: Address, capacity: usize) -> Option<CopiedRows> {
+        let from = self.stored.as_ref()?;
+        // Every number has whole words of 4 bytes.
+        let words = self.width / 4;
+        Some(CopiedRows {
+            from: from.buffer.address + (self.start * self.width) as Address,
+            to,
+            from_pitch: from.capacity * words,
+            to_pitch: capacity * words,
+            width: held * words,
+            rows: self.rows,
+        })
     }
 
     fn bytes(&self, capacity: usize) -> usize {
@@ -87,15 +94,16 @@ impl GpuTable {
         let to = self.own(gpu, 0, capacity)?;
         gpu.upload(to, bytes_of(&table))
     }
-
-    /// Reads the first `held` columns of every row.
-    fn download<T: Plain + Default>(&self, gpu: &dyn Gpu, held: usize) -> Result<Vec<Vec<T>>> {
-        let Some(stored) = &self.stored else { return Ok(vec![Vec::new(); self.rows]) };
-        let mut table = vec![T::default(); self.rows * stored.capacity];
-        gpu.download(stored.buffer.address, bytes_of_mut(&mut table))?;
-        Ok(table.chunks_exact(stored.capacity.max(1)).map(|row| row[..held].to_vec()).collect())
-    }
 }
+
+/// Copies rows of some tables to others.
+pub(in crate::lm) fn copy_rows(gpu: &dyn Gpu, copies: &[CopiedRows]) -> Result<()> {
+    let rows = copies.iter().map(|copy| copy.rows).max().unwrap_or(0);
+    launch_one(gpu, Kernel::Copy, (rows, TOKEN_THREADS, 0), Layer::default(), copies)
+}
+
+/// Parts of tables that the host asks for, and the piece of the arena that each is copied to.
+pub(in crate::lm) type Asked = Vec<Option<(CopiedRows, Piece)>>;
 
 /// Everything that a layer's cache has on a device.
 #[derive(Clone, Debug)]
@@ -313,34 +321,47 @@ impl GpuCache {
         self.newest = Newest::Device;
     }
 
-    /// Applies to the host's entries what the device has decided.
+    /// Asks for what the device knows of the entries, of which each group has `held`; `None` if the host knows it too.
+    pub(in crate::lm) fn ask(&self, held: usize, arena: &mut Arena) -> Option<Asked> {
+        let EntryTables { positions, priorities, received, moved } = &*self.entries;
+        let tables = [(moved, 1), (positions, held), (priorities, held)].into_iter();
+        let mut copy = |(table, held): (&GpuTable, usize)| {
+            let copy = table.copy(held, 0, held).filter(|_| held > 0)?;
+            Some((copy, arena.result::<u8>(table.bytes(held))))
+        };
+        let tables = tables.chain(received.iter().map(|table| (table, held)));
+        (self.newest == Newest::Device).then(|| tables.map(&mut copy).collect())
+    }
+
+    /// Applies to the host's entries what the device has decided and `asked` has brought.
     ///
     /// # Errors
     ///
-    /// Errors of the device, and other numbers of entries than expected.
-    pub(in crate::lm) fn settle(&mut self, gpu: &dyn Gpu, entries: &mut CacheEntries) -> Result<()> {
-        if self.newest != Newest::Device {
-            return Ok(());
-        }
+    /// Other numbers of entries than expected.
+    pub(in crate::lm) fn settle(
+        &mut self,
+        asked: &Asked,
+        arena: &Arena,
+        entries: &mut CacheEntries,
+    ) -> Result<()> {
         let held = entries.len(0);
-        let tables = &self.entries;
-        let counts = tables.moved.download::<[u32; 2]>(gpu, 1)?;
+        let counts = lists::<[u32; 2]>(asked, 0, arena, 1);
         ensure!(
             counts.iter().flatten().all(|[count, _]| *count as usize == held),
             "the device kept {counts:?} entries of a cache, and {held} were expected; please report this"
         );
-        let positions = tables.positions.download::<u32>(gpu, held)?;
+        let positions = lists::<u32>(asked, 1, arena, held);
         let sorted = |positions: &Vec<u32>| {
             let mut order: Vec<u32> = (0..held as u32).collect();
             order.sort_by_key(|column| positions[*column as usize]);
             order
         };
         self.order = positions.iter().map(sorted).collect();
-        let received = tables.received.iter().map(|table| table.download::<f32>(gpu, held));
+        let received = (3..asked.len()).map(|table| self.in_order(lists(asked, table, arena, held)));
         entries.take_scanned(Scanned {
             positions: self.in_order(positions),
-            priorities: self.in_order(tables.priorities.download::<f64>(gpu, held)?),
-            received: received.map(|sums| Ok(self.in_order(sums?))).collect::<Result<_>>()?,
+            priorities: self.in_order(lists(asked, 2, arena, held)),
+            received: received.collect(),
         });
         self.newest = Newest::Same;
         Ok(())
@@ -359,4 +380,10 @@ impl GpuCache {
     pub fn bytes(&self) -> u64 {
         (self.keys.bytes(self.capacity) + self.values.bytes(self.capacity)) as u64
     }
+}
+
+/// What was asked for of one of the tables: (rows)(held), and nothing of a table without rows.
+fn lists<T: Plain + Default>(asked: &Asked, table: usize, arena: &Arena, held: usize) -> Vec<Vec<T>> {
+    let numbers = asked[table].as_ref().map_or(Vec::new(), |(_, piece)| arena.values::<T>(*piece));
+    numbers.chunks_exact(held.max(1)).map(<[T]>::to_vec).collect()
 }

@@ -109,7 +109,7 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
     let own = &round.texts[..round.received.start];
     let rows = own.iter().map(|text| text.rows as usize).max().unwrap_or(0);
     let launch = |kernel, x: usize, texts: (usize, usize), threads, shared_bytes| {
-        let threads = gpu.threads(threads);
+        let threads = gpu.threads(kernel, threads);
         gpu.launch(Launch { kernel, grid: [x, texts.1], threads, shared_bytes, layer, texts: at(texts.0) })
     };
     let all = (round.first, own.len());
@@ -138,7 +138,7 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         let of_round = &round.texts[round.received.clone()];
         let columns = of_round.iter().map(|text| text.held as usize + text.rows as usize).max().unwrap_or(0);
         let lists = of_round.iter().map(|text| text.kept_lists as usize).max().unwrap_or(0);
-        let blocks = columns.div_ceil(gpu.threads(ROW_THREADS)) * lists;
+        let blocks = columns.div_ceil(gpu.threads(Kernel::Received, ROW_THREADS)) * lists;
         let texts = (round.first + round.received.start, round.received.len());
         launch(Kernel::Received, blocks, texts, ROW_THREADS, 0)?;
     }

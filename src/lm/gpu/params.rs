@@ -104,7 +104,7 @@ pub struct Scoring {
     pub pad: i32,
 }
 
-/// Rows of `width` words to copy; pitches are the words from one row to the next.
+/// `rows` rows of `width` words to copy; pitches are the words from one row to the next.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CopiedRows {
@@ -113,6 +113,7 @@ pub struct CopiedRows {
     pub from_pitch: usize,
     pub to_pitch: usize,
     pub width: usize,
+    pub rows: usize,
 }
 
 /// Checks sizes that `params.h` checks as well.
@@ -120,7 +121,7 @@ const _: () = assert!(
     size_of::<Layer>() == 20
         && size_of::<ScoredRow>() == 48
         && size_of::<Scoring>() == 32
-        && size_of::<CopiedRows>() == 40
+        && size_of::<CopiedRows>() == 48
         && size_of::<Text>() == 336
         && size_of::<crate::eviction::formula::LoweredInstruction>() == 76
 );

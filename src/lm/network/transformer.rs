@@ -389,9 +389,8 @@ impl LanguageModel {
             first: 0,
             angles: &angles,
             compute_f64,
+            waits: false,
         };
-        let is_on_gpu = memories.iter().any(|memory| memory.is_on_gpu());
-        let _reading = self.gpu().filter(|_| is_on_gpu).map(GpuAttention::reading);
         let texts = memories.iter_mut().zip(tokens.chunks(1)).zip(&token_texts).enumerate();
         let parts = texts.map(|(first, ((memory, tokens), token_texts))| {
             let Memory { layers, states, scratch, .. } = &mut **memory;
@@ -481,7 +480,7 @@ impl LanguageModel {
         products: Products,
         mut parts: Vec<Reading<'_, '_>>,
     ) -> Result<Tensor> {
-        let Rows { mut x, per_layer, first, angles, compute_f64 } = rows;
+        let Rows { mut x, per_layer, first, angles, compute_f64, waits } = rows;
         if let Some(altup) = &self.altup {
             x = altup.begin(&x, products)?; // (rows, states, hidden)
         }
@@ -517,6 +516,7 @@ impl LanguageModel {
                         norms: norms.as_deref(),
                         angles: &angles[own.rope],
                         first,
+                        waits,
                     };
                     let rows = AttendingLayer { tokens, layer, x: &x };
                     let mixed = self.attend(&rows, &mut parts)?;
@@ -568,6 +568,9 @@ pub(super) struct Rows<'a> {
     pub first: usize,
     pub angles: &'a [Angles],
     pub compute_f64: bool,
+    /// Whether attention on a GPU waits for other texts that are read, to be launched with theirs. Texts that are written do not: a
+    /// prompt takes longer in each layer than they.
+    pub waits: bool,
 }
 
 /// L2 norms of keys (rows, kv_heads * head_dim), row after row.

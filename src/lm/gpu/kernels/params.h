@@ -104,16 +104,16 @@ struct Scoring {
     int vocab, pad;
 };
 
-// Rows of `width` words; pitches are from one row to the next.
+// `rows` rows of `width` words; pitches are from one row to the next.
 struct Copy {
     const unsigned *from;
     unsigned *to;
-    size_t from_pitch, to_pitch, width;
+    size_t from_pitch, to_pitch, width, rows;
 };
 
 // `params.rs` checks the same numbers.
 static_assert(sizeof(Layer) == 20 && sizeof(Text) == 336 && sizeof(Instruction) == 76 && sizeof(ScoredRow) == 48 &&
-                  sizeof(Scoring) == 32 && sizeof(Copy) == 40,
+                  sizeof(Scoring) == 32 && sizeof(Copy) == 48,
               "the program has other structs");
 
 // A logit as the model limits it.
