@@ -97,7 +97,7 @@ pub(super) struct Bounded {
     /// Whether the prompt will be cut.
     pub awaits_cut: bool,
     /// Attention of the prompt's last query, kept for the cut: (groups)(entries); for a function per query head: (groups)(heads of the
-    /// group, entries). Empty if the score keeps its own state.
+    /// group, entries). On a device it is any score. Empty if the host's score keeps its own state.
     pub newest: Vec<Vec<f32>>,
     /// Counts the scores of formulas that have decided what leaves.
     pub score_count: ScoreCount,
@@ -195,13 +195,6 @@ impl CacheEntries {
     /// Counts the scores of formulas that have decided what leaves.
     pub fn score_count(&self) -> ScoreCount {
         self.as_bounded().map(|bounded| bounded.score_count).unwrap_or_default()
-    }
-
-    /// Takes the attention of the prompt's last query from a device: (groups)(entries)
-    pub fn set_newest(&mut self, newest: Vec<Vec<f32>>) {
-        if let Some(bounded) = self.as_bounded_mut() {
-            bounded.newest = newest;
-        }
     }
 
     /// Forgets what was read after the first `len` tokens, and begins to record the attention that those of `chunk` receive, unless the

@@ -108,8 +108,7 @@ impl CacheEntries {
         policy: SizedPolicy,
         salt: u64,
     ) -> Option<CacheEntries> {
-        let before = Some(policy.before_cut());
-        let mut fork = cuts.iter().find(|cut| cut.draws_like(before, salt) && cut.seen == len)?.clone();
+        let mut fork = cuts[CacheEntries::cut_of(cuts, len, policy, salt)?].clone();
         let columns = self.columns_at(len)?;
         if columns.start > 0 {
             // The layer's window has passed the others.
@@ -118,6 +117,12 @@ impl CacheEntries {
         }
         fork.as_bounded_mut()?.policy = policy;
         Some(CacheEntries { window: self.window, is_chunked: self.is_chunked, ..fork })
+    }
+
+    /// Index of what was taken for a policy after a prompt of `len` tokens.
+    pub fn cut_of(cuts: &[CacheEntries], len: usize, policy: SizedPolicy, salt: u64) -> Option<usize> {
+        let before = Some(policy.before_cut());
+        cuts.iter().position(|cut| cut.draws_like(before, salt) && cut.seen == len)
     }
 
     /// Makes an empty, unbounded cache record its attention over the decision groups of a scope.

@@ -190,12 +190,10 @@ impl CacheEntries {
         let of_f32 = |scores: &[f32]| scores.iter().map(|score| f64::from(*score)).collect();
         match policy.score.method() {
             Method::Order => positions.iter().map(|position| f64::from(*position)).collect(),
-            Method::Instructions => {
-                let columns = 0..positions.len();
-                let scores = bounded.scorer.iter().flat_map(|scorer| scorer.scores(group, columns.clone()));
-                scores.map(f64::from).collect()
-            }
-            Method::NewestAttention => of_f32(&newest[group]),
+            Method::Instructions | Method::NewestAttention => match &bounded.scorer {
+                Some(scorer) => scorer.scores(group, 0..positions.len()).map(f64::from).collect(),
+                None => of_f32(&newest[group]),
+            },
             Method::SummedAttention => of_f32(&self.received[0].sums[group]),
             Method::NormPriority | Method::RandomPriority => priority.clone(),
             Method::Function(score) => {

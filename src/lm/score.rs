@@ -272,6 +272,16 @@ mod tests {
     }
 
     #[test]
+    fn rows_on_a_gpu_take_a_64th_of_its_memory_at_most() {
+        for (vocab, bytes) in [(49_152, None), (128_256, Some(80 << 30)), (128_256, Some(8 << 30)), (262_144, Some(1 << 20))] {
+            let rows = rows_on_gpu(vocab, bytes);
+            let taken = rows * vocab * size_of::<f32>();
+            assert!(rows == 1 || taken <= bytes.unwrap_or(usize::MAX) / 64, "{rows} rows of {vocab}");
+            assert!(taken <= 512 << 20 && (rows + 1) * vocab > bytes.map_or(LOGITS_ON_GPU, |bytes| bytes / 256).min(LOGITS_ON_GPU));
+        }
+    }
+
+    #[test]
     fn likelihood_and_divergence_by_hand_however_columns_are_split() {
         // p = (3/4, 1/4), q = (1/2, 1/2): 3/4 ln(3/2) + 1/4 ln(1/2)
         let want = 0.75 * 1.5f64.ln() + 0.25 * 0.5f64.ln();

@@ -7,7 +7,7 @@ use super::store::Store;
 use super::table::Table;
 use crate::eviction::{CacheEntries, CacheFormat, Eviction, Kept, Positions, SizedPolicy, VectorFormat};
 use crate::lm::arithmetic::packing::Part;
-use crate::lm::gpu::cache::GpuCache;
+use crate::lm::gpu::cache::{CutTables, GpuCache};
 use crate::lm::shape::caches::BLOCK;
 use crate::lm::shape::config::ModelShape;
 use crate::vector;
@@ -60,7 +60,7 @@ impl LayerCache {
             .with_window(window, plan.forks)
             .chunked(shape.attention[index].is_chunked)
             .recording(plan.record);
-        let entries = match plan.future {
+        let mut entries = match plan.future {
             Some(future) => entries.with_future(future[at].clone()),
             None => entries,
         };
@@ -71,9 +71,10 @@ impl LayerCache {
         // On a device, keys are not placed anew after an eviction, and they stay in f32.
         let on_gpu = on_gpu && positions == Positions::Absolute && !plan.options.format.is_rounded();
         let tables = if on_gpu && entries.can_be_scanned_on_device() {
-            let rule = entries.scan_rule();
+            let (rule, cuts) = (entries.scan_rule(), entries.cut_rules());
             let all_keys = plan.measure_loss.then_some(plan.text);
-            Tables::Gpu(GpuCache::new(heads, head_dim, rooms[0], rule.as_ref(), all_keys))
+            entries = entries.scored_on_device();
+            Tables::Gpu(GpuCache::new(heads, head_dim, rooms[0], rule.as_ref(), all_keys).with_cuts(&cuts))
         } else {
             let CacheFormat { keys, values } = plan.options.format;
             let store = |format: VectorFormat, part: Part, dim: usize| {
@@ -103,6 +104,11 @@ impl LayerCache {
             log: self.log.clone(),
             is_long: self.is_long,
         }
+    }
+
+    /// What a GPU keeps for policies that will cut the prompt.
+    pub fn cut_tables(&self) -> Vec<CutTables> {
+        if let Tables::Gpu(cache) = &self.tables { cache.cuts().to_vec() } else { Vec::new() }
     }
 
     /// Keeps the columns `kept` of every group, in order.

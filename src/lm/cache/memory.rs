@@ -19,6 +19,7 @@ use crate::eviction::{
     BudgetPool, CacheEntries, Eviction, LayerEntries, PoolOver, RecordedAttention, ScoreCount, SizedPolicy,
     Vectors, evict_together,
 };
+use crate::lm::gpu::cache::CutTables;
 use crate::lm::shape::caches::BLOCK;
 use crate::lm::shape::config::ModelShape;
 use crate::lm::shape::parts::LayerAttention;
@@ -53,9 +54,9 @@ pub struct Memory {
     pub(in crate::lm) is_shrunk: bool,
 }
 
-/// What policies that will cut a prompt know of it: (layers)(policies)
+/// What policies that will cut a prompt know of it, and what a GPU keeps for them: (layers)(policies)
 #[derive(Clone, Debug)]
-pub struct PromptScores(Vec<Vec<CacheEntries>>);
+pub struct PromptScores(Vec<(Vec<CacheEntries>, Vec<CutTables>)>);
 
 impl Memory {
     /// With `on_gpu`, keys and values are on the device, as far as it can decide what the policy evicts.
@@ -129,12 +130,13 @@ impl Memory {
 
     /// What each policy of [`MemoryPlan::cuts`] knows of the tokens read so far.
     pub fn cuts(&self) -> PromptScores {
-        PromptScores(self.layers.iter().map(|layer| layer.entries.cuts().to_vec()).collect())
+        PromptScores(self.layers.iter().map(|layer| (layer.entries.cuts().to_vec(), layer.cut_tables())).collect())
     }
 
     /// Ends a prompt that was read with [`MemoryPlan::cuts`]: what each policy knows of it.
     pub fn take_cuts(&mut self) -> PromptScores {
-        PromptScores(self.layers.iter_mut().map(|layer| layer.entries.take_cuts()).collect())
+        let of_layer = |layer: &mut LayerCache| (layer.entries.take_cuts(), layer.cut_tables());
+        PromptScores(self.layers.iter_mut().map(of_layer).collect())
     }
 
     /// A memory that has read the beginning of a prompt by which `scores` were taken from this unbounded one, `len` tokens, and that
@@ -155,10 +157,11 @@ impl Memory {
         let policy = policy?;
         let policies =
             policy.of_layers(options.local_layers.bounded(self.layers.iter().map(|layer| layer.entries.window)));
-        let entries = self.layers.iter().zip(policies).enumerate().map(|(index, (layer, own))| {
+        let entries = self.layers.iter().zip(&policies).enumerate().map(|(index, (layer, own))| {
             let salt = salt(seed, index);
+            let own = *own;
             match (own, cut) {
-                (Some(own), Some((scores, _))) => layer.entries.fork_for_cut(scores.0.get(index)?, len, own, salt),
+                (Some(own), Some((scores, _))) => layer.entries.fork_for_cut(&scores.0.get(index)?.0, len, own, salt),
                 _ => layer.entries.fork(len, own, salt),
             }
         });
@@ -173,7 +176,13 @@ impl Memory {
             }
             _ => entries.iter().map(|_| None).collect(),
         };
-        let layers = self.layers.iter().zip(entries).zip(logs).zip(kept).map(|(((layer, entries), log), kept)| {
+        let cut_tables = |index: usize| {
+            let (cuts, tables) = cut?.0.0.get(index)?;
+            let at = CacheEntries::cut_of(cuts, len, policies[index]?, salt(seed, index))?;
+            tables.get(at).cloned()
+        };
+        let layers = self.layers.iter().zip(entries).zip(logs).zip(kept).enumerate();
+        let layers = layers.map(|(index, (((layer, mut entries), log), kept))| {
             let columns = layer.entries.columns_at(len)?;
             let rooms = match cut.is_some() && entries.awaits_cut() {
                 true => vec![vector::padded(expect.max(columns.len()) + BLOCK)],
@@ -194,9 +203,11 @@ impl Memory {
                         all_keys,
                     })
                 }
-                Tables::Gpu(cache) if cut.is_none() && entries.can_be_scanned_on_device() => {
-                    let all_keys = measure_loss.then_some(text);
-                    Tables::Gpu(cache.part(columns, rooms[0], entries.scan_rule().as_ref(), all_keys))
+                Tables::Gpu(cache) if entries.can_be_scanned_on_device() => {
+                    let (all_keys, held) = (measure_loss.then_some(text), columns.len());
+                    let part = cache.part(columns, rooms[0], entries.scan_rule().as_ref(), all_keys);
+                    entries = entries.scored_on_device();
+                    Tables::Gpu(part.cut(cut_tables(index), held, kept))
                 }
                 _ => return None,
             };

@@ -8,10 +8,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use candle_core::{DType, Tensor};
 
 use super::batcher::{Batcher, Member};
+use crate::eviction::formula::LoweredScore;
 use crate::eviction::{CacheEntries, Eviction, ScanRule};
 use crate::lm::gpu::arena::{Arena, Piece};
 use crate::lm::gpu::cache::{GpuCache, copy_rows};
@@ -102,16 +103,34 @@ struct Prepared<'a> {
     /// Makes the part of [`Text`] that all blocks of the text share: addresses of its cache and, for the first block, of its memory
     /// in the call.
     placed: Box<dyn Fn(&Arena) -> Text>,
-    /// Number of columns of every table of the call.
-    stride: usize,
     /// Attention lost by each token, which comes back from the device.
     lost: Option<Piece>,
     victims: Option<Piece>,
-    newest: Option<Piece>,
+    /// Make the texts of policies that will cut the prompt from that of a block, of which a read's last has its scores.
+    cuts: Vec<OfCut>,
     text: GpuText<'a>,
 }
 
+type OfCut = Box<dyn Fn(&Arena, &Text, bool) -> Option<Text>>;
+
 impl GpuText<'_> {
+    /// How many rows come before the first block that has to be scanned, because an entry leaves in it or something is remembered;
+    /// `None` where earlier ones were.
+    fn unscanned_rows(&self) -> Option<usize> {
+        let rule = self.entries.scan_rule().filter(|rule| !rule.awaits_cut && self.cache.is_in_order())?;
+        if rule.score.remembers() && !rule.keeps_received {
+            return Some(0);
+        }
+        let rows = self.entries.rows_before_leaving(self.rows);
+        let in_block = if rows == self.rows { 0 } else { (self.entries.seen + rows) % BLOCK };
+        Some(rows.saturating_sub(in_block))
+    }
+
+    /// The norms of its keys, if they are known.
+    fn norms<'b>(&self, tokens: &LayerTokens<'b>) -> Option<&'b [f64]> {
+        tokens.norms.map(|norms| &norms[self.first * tokens.shape.heads.kv_heads..])
+    }
+
     /// Splits off the text's next `rows` rows.
     fn next(&mut self, rows: usize) -> GpuText<'_> {
         let lost = self.lost.take().map(|lost| lost.split_at_mut(rows));
@@ -224,15 +243,18 @@ impl GpuAttention {
         let projections = [f32_of(tokens.queries)?, f32_of(keys)?, f32_of(values)?];
         let out = Tensor::zeros(projections[0].shape(), DType::F32, projections[0].device())?;
         while texts.iter().any(|text| text.rows > 0) {
-            // An unbounded cache stops where forks will start.
+            // An unbounded cache stops where forks will start, and a bounded one before the first block from which something leaves.
             let left = texts.iter_mut().filter(|text| text.rows > 0);
             let parts = left.map(|text| {
-                if text.entries.is_fork_point() {
+                let unscanned = text.unscanned_rows();
+                if text.entries.is_fork_point() || unscanned == Some(0) {
                     self.settle_all(std::iter::once((&mut *text.cache, &mut *text.entries)))?;
                     text.entries.save_for_forks();
                     text.entries.forget_after_forks();
                 }
-                Ok(text.next(text.entries.next_fork_point(text.rows).unwrap_or(text.rows)))
+                let to_fork = text.entries.next_fork_point(text.rows);
+                let rows = to_fork.into_iter().chain(unscanned.filter(|rows| *rows > 0)).min();
+                Ok(text.next(rows.unwrap_or(text.rows)))
             });
             let parts = parts.collect::<Result<_>>()?;
             self.read(tokens, &projections, &out, parts)?;
@@ -262,7 +284,10 @@ impl GpuAttention {
             let (blocks, common) = (blocks(&one.text), (one.placed)(&arena));
             let ends = blocks.iter().skip(1).map(|(start, _)| *start).chain([one.text.rows]);
             let ends = blocks.iter().zip(ends);
-            ends.map(|((start, held), end)| one.block(tokens, &common, addresses, *start..end, *held)).collect()
+            let block = |((start, held), end): (&(usize, usize), usize)| {
+                one.block(tokens, (&common, &arena), addresses, *start..end, *held)
+            };
+            ends.map(block).collect()
         };
         let call = Call { layer: layer_of(tokens), texts: prepared.iter().map(blocks_of).collect() };
         let all = |calls: Vec<Call>| {
@@ -278,7 +303,7 @@ impl GpuAttention {
         // Waits where the host asks for more than survivors, which it takes when the read ends.
         arena.read_back(gpu)?;
         for one in &mut prepared {
-            one.take(&arena);
+            one.take(tokens, &arena);
         }
         reused().extend(arena.memory.take());
         Ok(())
@@ -289,23 +314,30 @@ impl GpuAttention {
     fn prepare<'a>(&self, tokens: &LayerTokens<'_>, text: GpuText<'a>, arena: &mut Arena) -> Result<Prepared<'a>> {
         let gpu = &*self.gpu;
         let (rows, held, seen) = (text.rows, text.entries.len(0), text.entries.seen);
-        let rule = text.entries.scan_rule();
+        let is_scanned = |rule: &ScanRule| !rule.awaits_cut && text.unscanned_rows().is_none_or(|before| before < rows);
+        let rule = text.entries.scan_rule().filter(is_scanned);
+        let cut_rules = text.entries.cut_rules();
+        text.cache.end_cuts(!cut_rules.is_empty(), rule.is_some());
         let shape = tokens.shape;
         let (heads, dim) = (shape.heads.heads, shape.head_dim);
         let most = blocks(&text).iter().map(|(start, held)| held + BLOCK.min(rows - start)).max().unwrap_or(held);
         let stride = vector::padded(most);
         self.keep(text.cache, tokens, seen)?;
         text.cache.reserve(most, rule.is_some());
-        let norms = tokens.norms.map(|norms| &norms[text.first * shape.heads.kv_heads..]);
-        let new_priority = text.entries.new_priorities(rows, norms).filter(|_| rule.is_some());
+        let new_priority = text.entries.new_priorities(rows, text.norms(tokens)).filter(|_| rule.is_some());
         let cache = text.cache.own(gpu, (held, text.cache.capacity), seen, rows)?;
         let ([positions, priority, moved], received) =
             text.cache.own_entries(gpu, text.entries, rule.as_ref(), new_priority.is_some())?;
         let block = BLOCK.min(rows);
         let angles = self.angles(shape.rope.frequencies(text.is_long), seen + rows)?;
         let scales: Vec<f32> = (0..rows).map(|row| shape.query_scale(seen + row)).collect();
-        let unbounded = ScanRule { limit: usize::MAX, groups: 1, ..ScanRule::default() };
+        let unbounded = ScanRule { limit: usize::MAX, burst: 1, groups: 1, ..ScanRule::default() };
         let own = rule.as_ref().unwrap_or(&unbounded);
+        // They would note two victims of a row in one place.
+        ensure!(
+            own.burst == 1 || text.entries.window.is_none(),
+            "several entries leave a layer with a window at once; please report this"
+        );
         let (is_bounded, groups, score) = (rule.is_some(), own.groups, &own.score);
         let all_stride = vector::padded(seen + rows);
         let measures_loss = text.lost.is_some() && text.cache.all_keys.is_some();
@@ -313,7 +345,8 @@ impl GpuAttention {
         let query_scales = arena.put(&scales);
         let queries = arena.scratch::<f32>(heads * block * dim);
         let logits = arena.scratch::<f32>(heads * block * stride);
-        let raw_logits = score.has_logits().then(|| arena.scratch::<f32>(heads * block * stride));
+        let with_logits = cut_rules.iter().flatten().map(|rule| &rule.score).chain([score]).any(LoweredScore::has_logits);
+        let raw_logits = with_logits.then(|| arena.scratch::<f32>(heads * block * stride));
         let [max, scale] = [(); 2].map(|()| arena.scratch::<f32>(heads * block));
         let mixed = arena.scratch::<f32>(heads * block * dim);
         let per_kv = shape.heads.per_kv_head();
@@ -321,15 +354,54 @@ impl GpuAttention {
         let lost = measures_loss.then(|| arena.state(&vec![0.0_f32; rows]));
         let is_shared = !is_bounded || stride <= SHARED_COLUMNS;
         let alive = (!is_shared).then(|| arena.scratch::<u8>(groups * stride));
-        let moves = is_bounded.then(|| arena.scratch::<u32>(groups * 2 * block));
+        let at_once = own.burst - 1;
+        let moves_stride = block + at_once;
+        let moves = is_bounded.then(|| arena.scratch::<u32>(groups * 2 * moves_stride));
         let victims = is_bounded.then(|| match text.log {
-            Some(_) => arena.result::<i32>(rows * groups),
-            None => arena.scratch::<i32>(rows * groups),
+            Some(_) => arena.result::<i32>((at_once + rows) * groups),
+            None => arena.scratch::<i32>((at_once + rows) * groups),
         });
+        let before_rows = (at_once * groups * size_of::<i32>()) as Address;
         let new_priority = new_priority.map(|priorities| arena.put(&priorities));
         let program = (!score.program.is_empty()).then(|| arena.put(&score.program));
         let results = (score.results > 0).then(|| arena.scratch::<f32>(groups * score.results * stride));
-        let newest = own.wants_scores.then(|| arena.result::<f32>(groups * stride));
+        let first = text.entries.first_position() as u32;
+        let in_order = cut_rules.iter().any(Option::is_some).then(|| first..first + stride as u32);
+        let in_order = in_order.map(|positions| arena.put(&positions.collect::<Vec<_>>()));
+        let own_cuts = cut_rules.into_iter().zip(text.cache.own_cuts(gpu, held, stride)?);
+        let own_cuts = own_cuts.filter_map(|(rule, addresses)| Some((rule?, addresses)));
+        let cuts = own_cuts.map(|(rule, [kept, totals, newest])| -> OfCut {
+            let ScanRule { groups, score, keep_first, keep_recent, salt, .. } = rule;
+            let (program, remembers) = (arena.put(&score.program), score.remembers());
+            let results = arena.scratch::<f32>(groups * score.results * stride);
+            let mixed = arena.scratch::<f32>(heads * block * dim);
+            let alive = (stride > SHARED_COLUMNS).then(|| arena.scratch::<u8>(groups * stride));
+            Box::new(move |arena, of_block, is_last| {
+                let of_cut = || Text {
+                    positions: arena.at_any(in_order),
+                    alive: arena.at_any(alive),
+                    alive_is_shared: i32::from(alive.is_none()),
+                    window: 0,
+                    program: arena.at(program),
+                    results: arena.at(results),
+                    mixed: arena.at(mixed),
+                    kept,
+                    totals,
+                    newest: if is_last { newest } else { 0 },
+                    salt,
+                    keep_first: keep_first as i32,
+                    keep_recent: keep_recent as i32,
+                    groups: groups as i32,
+                    instructions: score.program.len() as i32,
+                    kept_lists: score.kept as i32,
+                    total_lists: score.totals as i32,
+                    result_lists: score.results as i32,
+                    ..*of_block
+                };
+                (is_last || remembers).then(of_cut)
+            })
+        });
+        let cuts = cuts.collect();
 
         let common = Text {
             positions,
@@ -340,6 +412,7 @@ impl GpuAttention {
             stride: stride as i32,
             all_stride: all_stride as i32,
             limit: own.limit.min(i32::MAX as usize) as i32,
+            burst: own.burst as i32,
             window: text.entries.window.map_or(0, |window| window.min(i32::MAX as usize) as i32),
             keep_first: own.keep_first as i32,
             keep_recent: own.keep_recent as i32,
@@ -348,7 +421,7 @@ impl GpuAttention {
             kept_lists: score.kept as i32,
             total_lists: score.totals as i32,
             result_lists: score.results as i32,
-            moves_stride: block as i32,
+            moves_stride: moves_stride as i32,
             alive_is_shared: i32::from(is_shared),
             ..cache
         };
@@ -366,14 +439,13 @@ impl GpuAttention {
             lost: arena.at_any(lost),
             alive: arena.at_any(alive),
             moves: arena.at_any(moves),
-            victims: arena.at_any(victims),
+            victims: victims.map_or(0, |victims| arena.at(victims) + before_rows),
             new_priority: arena.at_any(new_priority),
             program: arena.at_any(program),
             results: arena.at_any(results),
-            newest: arena.at_any(newest),
             ..common
         };
-        Ok(Prepared { rule, received, placed: Box::new(placed), stride, lost, victims, newest, text })
+        Ok(Prepared { rule, received, placed: Box::new(placed), lost, victims, cuts, text })
     }
 
     /// Moves entries into the places of those that leave when a prompt is cut at once.
@@ -390,7 +462,7 @@ impl GpuAttention {
             groups: (moves.moved.len() / 2) as i32,
             ..of
         };
-        let blocks = tokens.shape.heads.kv_heads * REFILL_PARTS;
+        let blocks = tokens.shape.heads.kv_heads * REFILL_PARTS + text.groups as usize;
         launch_one(gpu, Kernel::Refill, (blocks, MOVE_THREADS, 0), layer_of(tokens), &[text])
     }
 }
@@ -400,7 +472,7 @@ impl Prepared<'_> {
     fn block(
         &self,
         tokens: &LayerTokens<'_>,
-        common: &Text,
+        (common, arena): (&Text, &Arena),
         [queries, keys, values, out]: [Address; 4],
         rows: Range<usize>,
         held: usize,
@@ -428,7 +500,6 @@ impl Prepared<'_> {
             lost: from(common.lost, float),
             victims: from(common.victims, groups * size_of::<i32>()),
             new_priority: from(common.new_priority, groups * size_of::<f64>()),
-            newest: if rows.end == self.text.rows { common.newest } else { 0 },
             rows: rows.len() as i32,
             held: held as i32,
             seen: (entries.seen + rows.start) as i32,
@@ -445,32 +516,25 @@ impl Prepared<'_> {
         Block {
             is_bounded: rule.is_some(),
             received: scopes.map(|(at, lists)| Text { kept_lists: lists as i32, ..of_scope(at) }).collect(),
+            cuts: self.cuts.iter().filter_map(|cut| cut(arena, &text, rows.end == self.text.rows)).collect(),
             losses: self.lost.map_or(Vec::new(), |_| (0..shape.heads.kv_heads).map(of_head).collect()),
             text,
         }
     }
 
     /// Notes that the tokens were read, and hands the device's results to the host.
-    fn take(&mut self, arena: &Arena) {
-        let Prepared { stride, rule, text, .. } = self;
-        let GpuText { entries, cache, log, rows, lost, .. } = text;
-        let (seen, before) = (entries.seen, entries.len(0) + *rows);
-        let groups = rule.as_ref().map_or(1, |rule| rule.groups);
-        entries.scan_on_device(*rows);
+    fn take(&mut self, tokens: &LayerTokens<'_>, arena: &Arena) {
+        let norms = self.text.norms(tokens);
+        let GpuText { entries, cache, log, rows, lost, .. } = &mut self.text;
+        if let (Some(log), Some(victims), Some(rule)) = (log.as_deref_mut(), self.victims, &self.rule) {
+            entries.log_victims(log, rule, &arena.values::<i32>(victims));
+        }
+        entries.scan_on_device(*rows, norms);
         cache.scanned();
         if let (Some(lost), Some(piece)) = (lost.as_deref_mut(), self.lost) {
             for (lost, more) in lost.iter_mut().zip(arena.values::<f32>(piece)) {
                 *lost += more;
             }
-        }
-        if let (Some(log), Some(victims)) = (log.as_deref_mut(), self.victims) {
-            CacheEntries::log_victims(log, seen, groups, &arena.values::<i32>(victims));
-        }
-        if let Some(newest) = self.newest {
-            let lists = arena.values::<f32>(newest);
-            // Nothing has left a prompt that will be cut, so its columns are in order.
-            let lists = lists.chunks_exact(*stride).map(|list| list[..before.min(*stride)].to_vec());
-            entries.set_newest(lists.collect());
         }
     }
 }
@@ -495,5 +559,40 @@ fn layer_of(tokens: &LayerTokens<'_>) -> Layer {
         dim: shape.head_dim as i32,
         pairs: shape.rope.frequencies(false).pairs.len() as i32,
         softcap: shape.model.attention_softcap.unwrap_or(0.0),
+    }
+}
+
+#[cfg(all(test, feature = "emulate"))]
+mod tests {
+    use super::*;
+    use crate::eviction::formula::Pool;
+    use crate::eviction::{CacheOptions, LocalLayers, Policy, Score, presets};
+    use crate::lm::gpu::emulated::{EmulatedGpu, Emulation};
+    use crate::lm::{Device, LanguageModel, LayerAttention, MemoryPlan, WeightType, tiny_shape};
+
+    /// A prompt that is read takes long in each layer, or for ever, as here. Texts that are written do not wait for it, and neither do
+    /// those of which the host computes some layers: others do not wait for these either.
+    #[test]
+    fn only_texts_that_are_read_on_the_device_wait_for_each_other() {
+        let gpu = EmulatedGpu::new(&Emulation::default()).unwrap();
+        let patient = GpuAttention { readers: Batcher::new(Duration::MAX), ..GpuAttention::new(Box::new(gpu)) };
+        let attention = Arc::new(patient);
+        let mut shape = tiny_shape();
+        shape.attention[0] = LayerAttention { window: Some(24), ..shape.attention[0] };
+        let device = Device { attention: Some(Arc::clone(&attention)), ..Device::CPU };
+        let model = LanguageModel::random(shape, 1.0, 5, WeightType::Auto, &device).unwrap();
+        let mut written = model.new_memory(&MemoryPlan::unbounded());
+        model.read(&[1, 2, 3], &mut written).unwrap();
+        let score = Score::new("attention - key_redundancy", Pool::Mean).unwrap();
+        let policy = Policy { score, ..presets::by_name("tova").unwrap() }.at(20).unwrap();
+        let options = CacheOptions { local_layers: LocalLayers::Exempt, ..CacheOptions::default() };
+        let mut mixed = model.new_memory(&MemoryPlan { options, ..MemoryPlan::bounded(policy) });
+        let on_gpu = mixed.layers.iter().filter(|layer| matches!(layer.tables, Tables::Gpu(_)));
+        assert_eq!(on_gpu.count(), 1);
+
+        let _prompt = attention.reading();
+        model.step(&[4], &mut [&mut written]).unwrap();
+        model.read(&[1, 2, 3], &mut mixed).unwrap();
+        assert_eq!((written.seen(), mixed.seen()), (4, 3));
     }
 }

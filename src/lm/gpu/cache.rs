@@ -125,6 +125,27 @@ pub(in crate::lm) struct GpuCache {
     order: Vec<Vec<u32>>,
     /// Columns to keep before the cache is used again, (groups)(columns), and the capacity that it has until then.
     keep: Option<(Vec<Vec<u32>>, usize)>,
+    /// What is kept for its policy, if that will cut the prompt, or for others that will.
+    cuts: Vec<CutTables>,
+}
+
+/// What is kept of a prompt for a policy that will cut it: numbers that its formula remembers, and the scores at the last row.
+#[derive(Clone, Debug, Default)]
+pub(in crate::lm) struct CutTables {
+    kept: GpuTable,
+    totals: GpuTable,
+    newest: GpuTable,
+    groups: usize,
+}
+
+impl CutTables {
+    fn new(rule: Option<&ScanRule>) -> CutTables {
+        let groups = rule.map_or(0, |rule| rule.groups);
+        let table = |of: fn(&ScanRule) -> usize, width: usize| GpuTable::new(rule.map_or(0, of) * groups, width);
+        let kept = table(|rule| rule.score.kept, size_of::<f32>());
+        let totals = table(|rule| rule.score.totals, size_of::<f64>());
+        CutTables { kept, totals, newest: GpuTable::default(), groups }
+    }
 }
 
 /// Tables of numbers that the host's entries have too, with (groups) rows each.
@@ -166,24 +187,60 @@ impl GpuCache {
     ) -> GpuCache {
         let float = size_of::<f32>();
         let vectors = || GpuTable::new(heads.kv_heads, dim * float);
-        let groups = rule.map_or(1, |rule| rule.groups);
-        let remembers = rule.filter(|rule| !rule.keeps_received);
-        let lists = |of: fn(&ScanRule) -> usize| remembers.map_or(0, of) * groups;
-        let (kept, totals) = (lists(|rule| rule.score.kept), lists(|rule| rule.score.totals));
+        let remembers = rule.filter(|rule| !rule.keeps_received && !rule.awaits_cut);
+        let CutTables { kept, totals, .. } = CutTables::new(remembers);
         GpuCache {
             heads,
             dim,
             capacity,
             keys: vectors(),
             values: vectors(),
-            kept: GpuTable::new(kept, float),
-            totals: GpuTable::new(totals, size_of::<f64>()),
+            kept,
+            totals,
             all_keys: all_keys.map(|text| (vectors(), vector::padded(text))),
             entries: Box::default(),
             newest: Newest::Host,
             order: Vec::new(),
             keep: None,
+            cuts: Vec::new(),
         }
+    }
+
+    /// Keeps what some policies need that will cut the prompt.
+    #[must_use]
+    pub fn with_cuts(self, rules: &[Option<ScanRule>]) -> GpuCache {
+        GpuCache { cuts: rules.iter().map(|rule| CutTables::new(rule.as_ref())).collect(), ..self }
+    }
+
+    /// What is kept for each policy that will cut the prompt.
+    pub fn cuts(&self) -> &[CutTables] {
+        &self.cuts
+    }
+
+    /// Goes on from what was kept of the first `held` tokens for a policy that will cut them, or has, so that the columns `kept` of
+    /// every group are left.
+    #[must_use]
+    pub fn cut(self, own: Option<CutTables>, held: usize, kept: Option<Vec<Vec<u32>>>) -> GpuCache {
+        let keep = kept.map(|kept| (kept, vector::padded(held)));
+        GpuCache { cuts: own.into_iter().collect(), keep, ..self }
+    }
+
+    /// Forgets what was kept for policies that have cut the prompt. If it was cut itself, it goes on with that.
+    pub fn end_cuts(&mut self, is_awaited: bool, goes_on: bool) {
+        if !is_awaited && let Some(CutTables { kept, totals, .. }) = self.cuts.drain(..).next().filter(|_| goes_on) {
+            (self.kept, self.totals) = (kept, totals);
+        }
+    }
+
+    /// Addresses of what is kept for each policy that will cut the prompt: remembered numbers (f32 and f64), and new tables of `stride`
+    /// columns for the scores at the last row.
+    pub fn own_cuts(&mut self, gpu: &dyn Gpu, held: usize, stride: usize) -> Result<Vec<[Address; 3]>> {
+        let capacity = self.capacity;
+        let own = self.cuts.iter_mut().map(|CutTables { kept, totals, newest, groups }| {
+            *newest = GpuTable::new(*groups, size_of::<f32>());
+            Ok([kept.own(gpu, held, capacity)?, totals.own(gpu, held, capacity)?, newest.own(gpu, 0, stride)?])
+        });
+        own.collect()
     }
 
     /// Copies some columns of an unbounded cache to a cache for another policy (`rule`) with another capacity.
@@ -243,7 +300,9 @@ impl GpuCache {
         }
         self.order = order;
         self.newest = Newest::Host;
-        let text = self.own(gpu, (held, capacity), seen, 0)?;
+        let lists = |table: &GpuTable| (table.rows / kept.len()) as i32;
+        let (kept_lists, total_lists) = (lists(&self.kept), lists(&self.totals));
+        let text = Text { kept_lists, total_lists, ..self.own(gpu, (held, capacity), seen, 0)? };
         Ok(Some((text, Moves { columns, stride, moved })))
     }
 
@@ -285,7 +344,10 @@ impl GpuCache {
     ) -> Result<([Address; 3], Vec<Address>)> {
         let (held, capacity, float) = (entries.len(0), self.capacity, size_of::<f32>());
         let tables = &mut self.entries;
-        if self.newest == Newest::Host {
+        let others = entries.received_groups().count() != tables.received.len()
+            || rule.is_some() && tables.positions.rows == 0;
+        // It knows no less than the host where it has other tables: a read has ended, or forks were saved.
+        if self.newest == Newest::Host || others {
             let scanned = entries.scanned();
             let table = |rows: usize, width: usize| GpuTable::new(if rule.is_some() { rows } else { 0 }, width);
             let groups = scanned.positions.len();
@@ -306,7 +368,6 @@ impl GpuCache {
             }
             self.newest = Newest::Same;
         }
-        tables.received.truncate(entries.received_groups().count());
         let addresses = [
             tables.positions.own(gpu, held, capacity)?,
             tables.priorities.own(gpu, held, capacity)?,
@@ -314,6 +375,11 @@ impl GpuCache {
         ];
         let received = tables.received.iter_mut().map(|table| table.own(gpu, held, capacity));
         Ok((addresses, received.collect::<Result<_>>()?))
+    }
+
+    /// Whether its columns are in the order of the text, as long as nothing was scanned or moved.
+    pub(in crate::lm) fn is_in_order(&self) -> bool {
+        self.entries.positions.rows == 0 && self.order.is_empty() && self.keep.is_none()
     }
 
     /// Notes that the device has read tokens, so that its entries are newer than the host's.
@@ -329,7 +395,8 @@ impl GpuCache {
             let copy = table.copy(held, 0, held).filter(|_| held > 0)?;
             Some((copy, arena.result::<u8>(table.bytes(held))))
         };
-        let tables = tables.chain(received.iter().map(|table| (table, held)));
+        let newest = self.cuts.iter().map(|cut| &cut.newest);
+        let tables = tables.chain(received.iter().chain(newest).map(|table| (table, held)));
         (self.newest == Newest::Device).then(|| tables.map(&mut copy).collect())
     }
 
@@ -357,11 +424,14 @@ impl GpuCache {
             order
         };
         self.order = positions.iter().map(sorted).collect();
-        let received = (3..asked.len()).map(|table| self.in_order(lists(asked, table, arena, held)));
+        let rest = (3..asked.len()).map(|table| self.in_order(lists(asked, table, arena, held)));
+        let mut received: Vec<_> = rest.collect();
+        let newest = received.split_off(self.entries.received.len());
         entries.take_scanned(Scanned {
             positions: self.in_order(positions),
             priorities: self.in_order(lists(asked, 2, arena, held)),
-            received: received.collect(),
+            received,
+            newest,
         });
         self.newest = Newest::Same;
         Ok(())

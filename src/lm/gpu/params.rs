@@ -64,6 +64,7 @@ pub struct Text {
     pub all_stride: i32,
     pub kv_head: i32,
     pub limit: i32,
+    pub burst: i32,
     pub window: i32,
     pub keep_first: i32,
     pub keep_recent: i32,
@@ -75,6 +76,7 @@ pub struct Text {
     pub moves_stride: i32,
     pub alive_is_shared: i32,
     pub oldest: i32,
+    pub pad: i32,
 }
 
 /// Scores of a row of logits over the vocabulary, also against the row of the full cache.
@@ -122,7 +124,7 @@ const _: () = assert!(
         && size_of::<ScoredRow>() == 48
         && size_of::<Scoring>() == 32
         && size_of::<CopiedRows>() == 48
-        && size_of::<Text>() == 336
+        && size_of::<Text>() == 344
         && size_of::<crate::eviction::formula::LoweredInstruction>() == 76
 );
 

@@ -67,11 +67,13 @@ struct Text {
     float *all_logits, *lost;        // (query heads of a key-value head, rows, all_stride) and (rows)
 
     // Decisions.
-    unsigned *positions;             // (groups, capacity), or null where nothing is evicted
+    unsigned *positions;             // (groups, capacity), or null where nothing is evicted; (stride) where nothing leaves
     unsigned char *alive;            // (groups, stride), where it does not fit into shared memory
-    unsigned *moves;                 // columns to fill and the columns of what moves there (groups, 2, moves_stride)
+    unsigned *moves;                 // columns to fill and the columns of what moves there (groups, 2, moves_stride), or null for a
+                                     // prompt that will be cut: nothing leaves, and attention is there already
     unsigned *moved;                 // (groups, 2): survivors, and how many of them move
-    int *victims;                    // (rows, groups): position of what the policy evicts, -1: none, -2 - position: the window
+    int *victims;                    // (rows, groups): position of what the policy evicts, -1: none, -2 - position: the window. What
+                                     // leaves at once with it is in the rows before, of which there are `burst - 1` before the first
     double *priority;                // scores that never change (groups, capacity), or null
     const double *new_priority;      // of the block's tokens (rows, groups)
     double same_priority;            // priorities that differ by less than this share of themselves are equal
@@ -84,10 +86,11 @@ struct Text {
 
     int rows, held, stride, seen;    // seen: tokens read before the block
     int capacity, all_capacity, all_stride, kv_head;
-    int limit, window, keep_first, keep_recent;   // window 0: none
+    int limit, burst, window, keep_first, keep_recent;   // `burst` entries leave at once beyond `limit`; window 0: none
     int groups, instructions, kept_lists, total_lists;
     int result_lists, moves_stride, alive_is_shared;
     int oldest;                      // position of column 0 of an unbounded cache
+    int pad;
 };
 
 // What is known of a row of logits, and of that of the full cache.
@@ -112,7 +115,7 @@ struct Copy {
 };
 
 // `params.rs` checks the same numbers.
-static_assert(sizeof(Layer) == 20 && sizeof(Text) == 336 && sizeof(Instruction) == 76 && sizeof(ScoredRow) == 48 &&
+static_assert(sizeof(Layer) == 20 && sizeof(Text) == 344 && sizeof(Instruction) == 76 && sizeof(ScoredRow) == 48 &&
                   sizeof(Scoring) == 32 && sizeof(Copy) == 48,
               "the program has other structs");
 
