@@ -349,7 +349,7 @@ mod tests {
              write: {max_new_tokens: 10}}}]\n",
         );
         let model_task = &prepared.model_tasks[0];
-        let Seconds { token, entry, logits, weights } = Seconds::nominal(&model_task.files.shape, Arithmetic::F32);
+        let Seconds { token, entry, logits, weights, .. } = Seconds::nominal(&model_task.files.shape, Arithmetic::F32);
         let prompt = |sample: usize| (model_task.samples.tokens(sample) - 10) as f64;
         // A prompt is read in two parts, its first block of 128 tokens and the rest. The cache grows to 8 entries and stays so; then
         // 10 steps of one text each.
