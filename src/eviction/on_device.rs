@@ -227,9 +227,12 @@ impl CacheEntries {
         let held = self.len_after(rows);
         let next = self.seen as u32..(self.seen + rows) as u32;
         let new = self.new_priorities(rows, norms).unwrap_or_default();
-        let groups = self.groups.len();
+        let (groups, is_unbounded) = (self.groups.len(), self.as_unbounded().is_some());
         for (group, HeadGroup { positions, priority }) in self.groups.iter_mut().enumerate() {
             positions.extend(next.clone());
+            // Where it is not scanned, the first of a layer with a window have left.
+            let passed = if is_unbounded { positions.len() - held } else { 0 };
+            positions.drain(..passed);
             positions.truncate(held);
             priority.extend(new.iter().skip(group).step_by(groups));
             priority.truncate(held);
@@ -273,6 +276,21 @@ impl CacheEntries {
         self.groups[0].positions.first().map_or(self.seen, |position| *position as usize)
     }
 
+    /// Adds what the layer's window passes during the next `rows` tokens to a log, where no policy evicts.
+    pub fn log_passed(&self, log: &mut Vec<Eviction>, rows: usize) {
+        let steps = (self.seen..self.seen + rows).filter_map(|step| Some((step, step.checked_sub(self.only_window()?)?)));
+        log.extend(steps.map(|(step, passed)| Eviction {
+            step: step as u32 - 1,
+            group: 0,
+            victim: passed as u32,
+        }));
+    }
+
+    /// The window of the layer, if nothing but that takes entries from it.
+    pub fn only_window(&self) -> Option<usize> {
+        self.window.filter(|_| self.as_unbounded().is_some() && !self.keeps_all())
+    }
+
     /// Adds the victims of the next tokens to a log: (burst - 1 + rows, groups), as `scan` leaves them.
     pub fn log_victims(&self, log: &mut Vec<Eviction>, rule: &ScanRule, victims: &[i32]) {
         let &ScanRule { limit, burst, groups, .. } = rule;
@@ -280,7 +298,8 @@ impl CacheEntries {
             let read = row - (burst - 1);
             let step = (self.seen + read) as u32;
             // What the window passed was seen for the last time one step before. Beside a window one entry leaves at a time.
-            let passed = (0..).zip(&victims[row * groups..][..groups]).filter(|(_, victim)| **victim < -1 && burst == 1);
+            let passed =
+                (0..).zip(&victims[row * groups..][..groups]).filter(|(_, victim)| **victim < -1 && burst == 1);
             log.extend(passed.map(|(group, victim)| Eviction {
                 step: step - 1,
                 group,
@@ -290,9 +309,14 @@ impl CacheEntries {
             if beyond < burst || !beyond.is_multiple_of(burst) {
                 continue;
             }
-            let evicted = (0..groups).flat_map(|group| (0..burst).map(move |n| (group, victims[(row - n) * groups + group])));
+            let evicted = (0..groups)
+                .flat_map(|group| (0..burst).map(move |n| (group, victims[(row - n) * groups + group])));
             let evicted = evicted.filter(|(_, victim)| *victim >= 0);
-            log.extend(evicted.map(|(group, victim)| Eviction { step, group: group as u32, victim: victim as u32 }));
+            log.extend(evicted.map(|(group, victim)| Eviction {
+                step,
+                group: group as u32,
+                victim: victim as u32,
+            }));
         }
     }
 }

@@ -273,11 +273,16 @@ mod tests {
 
     #[test]
     fn rows_on_a_gpu_take_a_64th_of_its_memory_at_most() {
-        for (vocab, bytes) in [(49_152, None), (128_256, Some(80 << 30)), (128_256, Some(8 << 30)), (262_144, Some(1 << 20))] {
+        for (vocab, bytes) in
+            [(49_152, None), (128_256, Some(80 << 30)), (128_256, Some(8 << 30)), (262_144, Some(1 << 20))]
+        {
             let rows = rows_on_gpu(vocab, bytes);
             let taken = rows * vocab * size_of::<f32>();
             assert!(rows == 1 || taken <= bytes.unwrap_or(usize::MAX) / 64, "{rows} rows of {vocab}");
-            assert!(taken <= 512 << 20 && (rows + 1) * vocab > bytes.map_or(LOGITS_ON_GPU, |bytes| bytes / 256).min(LOGITS_ON_GPU));
+            assert!(
+                taken <= 512 << 20
+                    && (rows + 1) * vocab > bytes.map_or(LOGITS_ON_GPU, |bytes| bytes / 256).min(LOGITS_ON_GPU)
+            );
         }
     }
 

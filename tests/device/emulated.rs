@@ -343,6 +343,37 @@ fn a_text_takes_few_copies_and_no_scan_where_nothing_leaves() {
     assert_eq!(scans("roco", "cut"), blocks);
 }
 
+/// Layers with windows of their own, without a policy.
+#[test]
+fn windows_pass_without_a_scan_what_they_pass_on_the_host() {
+    for window in [24, 128, 200] {
+        let mut shape = tiny_shape();
+        shape.attention[0].window = Some(window);
+        let emulation = Emulation::default();
+        let device = Device::emulated(&emulation).unwrap();
+        let [host, device] = [&Device::CPU, &device].map(|device| model_of(&shape, device, SHARPNESS));
+        let plan = MemoryPlan { log: true, measure_loss: true, ..MemoryPlan::unbounded() };
+        let read = |model: &LanguageModel| {
+            let (mut memory, mut states) = (model.new_memory(&plan), Vec::new());
+            for piece in [0..100, 100..350, 350..700] {
+                let tokens: Vec<u32> = piece.map(|token| token * 7 % 250).collect();
+                states.push(model.read(&tokens, &mut memory).unwrap());
+            }
+            let unscanned = emulation.counts.lock().unwrap().get("Scan").is_none();
+            for token in 0..5 {
+                states.push(model.step(&[token], &mut [&mut memory]).unwrap());
+            }
+            let states =
+                states.iter().flat_map(|states| states.flatten_all().unwrap().to_vec1().unwrap()).collect();
+            let lost = memory.lost().map(<[f32]>::to_vec);
+            (Reading { nll: states, survivors: survivors(&memory), lost, log: memory.take_log() }, unscanned)
+        };
+        let ((want, _), (got, unscanned)) = (read(&host), read(&device));
+        assert_eq!(difference(&got, &want), None, "{window}");
+        assert!(unscanned && emulation.counts.lock().unwrap()["Scan"] > 0);
+    }
+}
+
 #[test]
 fn what_kernels_do_not_know_is_on_the_host_beside_them() {
     let differing = differing(&Emulation::default(), OF_HOST..OF_HOST + 100);

@@ -161,7 +161,9 @@ impl Memory {
             let salt = salt(seed, index);
             let own = *own;
             match (own, cut) {
-                (Some(own), Some((scores, _))) => layer.entries.fork_for_cut(&scores.0.get(index)?.0, len, own, salt),
+                (Some(own), Some((scores, _))) => {
+                    layer.entries.fork_for_cut(&scores.0.get(index)?.0, len, own, salt)
+                }
                 _ => layer.entries.fork(len, own, salt),
             }
         });

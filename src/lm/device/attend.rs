@@ -122,6 +122,10 @@ impl GpuText<'_> {
             return Some(0);
         }
         let rows = self.entries.rows_before_leaving(self.rows);
+        // Columns that a window passes stay until some blocks are read. For a single row all others would have to move.
+        if let Some(window) = self.entries.only_window().filter(|_| self.rows > 1) {
+            return Some(self.rows.min(window.next_multiple_of(BLOCK) - self.entries.seen % BLOCK));
+        }
         let in_block = if rows == self.rows { 0 } else { (self.entries.seen + rows) % BLOCK };
         Some(rows.saturating_sub(in_block))
     }
@@ -201,7 +205,8 @@ impl GpuAttention {
         caches: impl Iterator<Item = (&'a mut GpuCache, &'a mut CacheEntries)>,
     ) -> Result<()> {
         let mut arena = Arena::default();
-        let asked = caches.filter_map(|(cache, entries)| Some((cache.ask(entries.len(0), &mut arena)?, cache, entries)));
+        let asked =
+            caches.filter_map(|(cache, entries)| Some((cache.ask(entries.len(0), &mut arena)?, cache, entries)));
         let asked: Vec<_> = asked.collect();
         let pieces = asked.iter().flat_map(|(asked, ..)| asked.iter().flatten());
         let pieces: Vec<_> = pieces.copied().collect();
@@ -314,7 +319,8 @@ impl GpuAttention {
     fn prepare<'a>(&self, tokens: &LayerTokens<'_>, text: GpuText<'a>, arena: &mut Arena) -> Result<Prepared<'a>> {
         let gpu = &*self.gpu;
         let (rows, held, seen) = (text.rows, text.entries.len(0), text.entries.seen);
-        let is_scanned = |rule: &ScanRule| !rule.awaits_cut && text.unscanned_rows().is_none_or(|before| before < rows);
+        let is_scanned =
+            |rule: &ScanRule| !rule.awaits_cut && text.unscanned_rows().is_none_or(|before| before < rows);
         let rule = text.entries.scan_rule().filter(is_scanned);
         let cut_rules = text.entries.cut_rules();
         text.cache.end_cuts(!cut_rules.is_empty(), rule.is_some());
@@ -323,9 +329,16 @@ impl GpuAttention {
         let most = blocks(&text).iter().map(|(start, held)| held + BLOCK.min(rows - start)).max().unwrap_or(held);
         let stride = vector::padded(most);
         self.keep(text.cache, tokens, seen)?;
-        text.cache.reserve(most, rule.is_some());
+        let passed = held + rows - text.entries.len_after(rows);
+        let capacity = match rule.is_none() && passed > 0 {
+            true => vector::padded(held + rows),
+            false => {
+                text.cache.reserve(most, rule.is_some());
+                text.cache.capacity
+            }
+        };
         let new_priority = text.entries.new_priorities(rows, text.norms(tokens)).filter(|_| rule.is_some());
-        let cache = text.cache.own(gpu, (held, text.cache.capacity), seen, rows)?;
+        let cache = text.cache.own(gpu, (held, capacity), seen, rows)?;
         let ([positions, priority, moved], received) =
             text.cache.own_entries(gpu, text.entries, rule.as_ref(), new_priority.is_some())?;
         let block = BLOCK.min(rows);
@@ -345,7 +358,8 @@ impl GpuAttention {
         let query_scales = arena.put(&scales);
         let queries = arena.scratch::<f32>(heads * block * dim);
         let logits = arena.scratch::<f32>(heads * block * stride);
-        let with_logits = cut_rules.iter().flatten().map(|rule| &rule.score).chain([score]).any(LoweredScore::has_logits);
+        let with_logits =
+            cut_rules.iter().flatten().map(|rule| &rule.score).chain([score]).any(LoweredScore::has_logits);
         let raw_logits = with_logits.then(|| arena.scratch::<f32>(heads * block * stride));
         let [max, scale] = [(); 2].map(|()| arena.scratch::<f32>(heads * block));
         let mixed = arena.scratch::<f32>(heads * block * dim);
@@ -489,7 +503,11 @@ impl Prepared<'_> {
         let pairs = shape.rope.frequencies(self.text.is_long).pairs.len();
         let groups = common.groups as usize;
         let gone = entries.len(0) + rows.start - held;
+        // Columns that no row of the block sees, if they are still there.
+        let before = if rule.is_none() { gone * shape.head_dim * float } else { 0 } as Address;
         let text = Text {
+            keys: common.keys + before,
+            values: common.values + before,
             new_queries: queries + q,
             new_keys: keys + kv,
             new_values: values + kv,
@@ -529,7 +547,14 @@ impl Prepared<'_> {
         if let (Some(log), Some(victims), Some(rule)) = (log.as_deref_mut(), self.victims, &self.rule) {
             entries.log_victims(log, rule, &arena.values::<i32>(victims));
         }
+        let all = entries.len(0) + *rows;
+        if self.rule.is_none() {
+            log.iter_mut().for_each(|log| entries.log_passed(log, *rows));
+        }
         entries.scan_on_device(*rows, norms);
+        if self.rule.is_none() && entries.len(0) < all {
+            cache.forget_first(all - entries.len(0));
+        }
         cache.scanned();
         if let (Some(lost), Some(piece)) = (lost.as_deref_mut(), self.lost) {
             for (lost, more) in lost.iter_mut().zip(arena.values::<f32>(piece)) {

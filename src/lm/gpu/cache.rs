@@ -227,7 +227,8 @@ impl GpuCache {
 
     /// Forgets what was kept for policies that have cut the prompt. If it was cut itself, it goes on with that.
     pub fn end_cuts(&mut self, is_awaited: bool, goes_on: bool) {
-        if !is_awaited && let Some(CutTables { kept, totals, .. }) = self.cuts.drain(..).next().filter(|_| goes_on) {
+        if !is_awaited && let Some(CutTables { kept, totals, .. }) = self.cuts.drain(..).next().filter(|_| goes_on)
+        {
             (self.kept, self.totals) = (kept, totals);
         }
     }
@@ -380,6 +381,11 @@ impl GpuCache {
     /// Whether its columns are in the order of the text, as long as nothing was scanned or moved.
     pub(in crate::lm) fn is_in_order(&self) -> bool {
         self.entries.positions.rows == 0 && self.order.is_empty() && self.keep.is_none()
+    }
+
+    /// Forgets the first columns.
+    pub(in crate::lm) fn forget_first(&mut self, columns: usize) {
+        (self.keys, self.values) = (self.keys.part(columns), self.values.part(columns));
     }
 
     /// Notes that the device has read tokens, so that its entries are newer than the host's.
