@@ -348,8 +348,8 @@ impl GpuAttention {
         let own = rule.as_ref().unwrap_or(&unbounded);
         // They would note two victims of a row in one place.
         ensure!(
-            own.burst == 1 || text.entries.window.is_none(),
-            "several entries leave a layer with a window at once; please report this"
+            own.burst == 1 || text.entries.window.is_none_or(|window| seen + rows <= window),
+            "several entries leave a layer at once whose window passes others; please report this"
         );
         let (is_bounded, groups, score) = (rule.is_some(), own.groups, &own.score);
         let all_stride = vector::padded(seen + rows);
