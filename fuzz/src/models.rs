@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use tova_bench::eviction::CacheFormat;
+use tova_bench::eviction::CacheOptions;
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{Device, LanguageModel, ModelFiles, ModelShape, Tokenizer, WeightType};
 
@@ -72,9 +72,9 @@ pub fn config(input: &[u8]) {
             // What a run computes from a shape before it loads anything.
             let parameters = shape.parameters();
             assert!(parameters > 0 && shape.layer_weights() as u64 <= parameters);
-            assert!(shape.cache_bytes(1 << 20, CacheFormat::default()) > 0);
+            assert!(shape.cache_bytes(1 << 20, CacheOptions::default()) > 0);
             assert!(files.held_bytes(WeightType::F32, &Device::CPU) >= parameters);
-            let _ = shape.cache_bytes(4096, CacheFormat::default());
+            let _ = shape.cache_bytes(4096, CacheOptions::default());
             if let Err(error) = files.stop_tokens() {
                 check_message(&format!("{error:#}"));
             }

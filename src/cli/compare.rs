@@ -145,7 +145,7 @@ fn thresholds(texts: &[String], before: &[Row], after: &[Row]) -> Result<Thresho
     };
     for text in texts {
         let Some((name, spelled)) = text.split_once('=') else {
-            thresholds.others = Some(rule(text)?);
+            thresholds.insert(None, rule(text)?);
             continue;
         };
         let Some(metric) = metric_named(name, &known) else {
@@ -157,7 +157,7 @@ fn thresholds(texts: &[String], before: &[Row], after: &[Row]) -> Result<Thresho
             );
             bail!(UsageError::new(format!("--threshold: there is no metric `{name}`"), hint));
         };
-        thresholds.by_metric.push((metric.to_owned(), rule(spelled)?));
+        thresholds.insert(Some(metric.to_owned()), rule(spelled)?);
     }
     Ok(thresholds)
 }

@@ -10,7 +10,7 @@ use super::output::print;
 use super::progress::{Mode, Progress};
 use super::sweep_args::SweepArguments;
 use super::sweep_notes;
-use crate::eviction::{CacheFormat, CacheOptions, SizedPolicy};
+use crate::eviction::{CacheOptions, SizedPolicy};
 use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Row, Status, reason};
 use crate::lm::source::{HubError, HubSettings};
@@ -204,7 +204,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     for (cell, seconds) in model_task.cells.iter().zip(seconds) {
         let size = cell.cell.size_text().unwrap_or("-".into());
         let entries = model_task.task.cache_entries(&cell.cell.cache, shape);
-        let cache = Bytes(shape.cache_bytes_by_head(&entries, cell.cell.cache.options.format)).to_string();
+        let cache = Bytes(shape.cache_bytes_by_head(&entries, cell.cell.cache.options)).to_string();
         let state = state(model_task, cell);
         let own = own_entries(model_task, cell);
         text += &line(&cell.cell.label(), &size, &own, &state, &cache, &duration(*seconds));
@@ -249,14 +249,14 @@ fn idle_sizes(model_task: &ModelTask) -> String {
             has_lost(lengths.whole()) || has_lost(lengths.tokens)
         })
     };
-    let mut idle: IndexMap<(String, CacheFormat), Vec<String>> = IndexMap::new();
+    let mut idle: IndexMap<(String, String), Vec<String>> = IndexMap::new();
     let evicting = model_task.cells.iter().filter(|cell| cell.cell.cache.rule.policy().is_some());
     for cell in evicting.filter(|cell| !evicts(cell)) {
-        let key = (cell.cell.label(), cell.cell.cache.options.format);
+        let full = ["full".into()].into_iter().chain(cell.cell.cache.options.without_evictions().unusual());
+        let key = (cell.cell.label(), full.collect::<Vec<_>>().join("@"));
         idle.entry(key).or_default().extend(cell.cell.size_text());
     }
-    let line = |((policy, format), sizes): ((String, CacheFormat), Vec<String>)| {
-        let full = if format.is_rounded() { format!("full@{format}") } else { "full".to_owned() };
+    let line = |((policy, full), sizes): ((String, String), Vec<String>)| {
         format!("  {policy} evicts nothing at {}: equal to {full}\n", sizes.join(", "))
     };
     idle.into_iter().map(line).collect()
@@ -297,14 +297,8 @@ fn exceptions(model_task: &ModelTask) -> String {
     // As the report says it of rows.
     let facts = all.clone().flat_map(|sample| {
         let name = samples.name(sample).0;
-        samples.facts(sample).into_iter().map(move |fact| Row {
-            sample: name.into(),
-            metric: fact.metric.into(),
-            value: fact.value,
-            weight: fact.weight,
-            output: fact.output,
-            ..Row::default()
-        })
+        let of_sample = Row { sample: name.into(), ..Row::default() };
+        samples.facts(sample).into_iter().map(move |fact| run::of_metric(&fact, &of_sample))
     });
     let facts: Vec<Row> = facts.collect();
     for note in unmeasured(&facts.iter().collect::<Vec<_>>()) {

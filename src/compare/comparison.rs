@@ -72,7 +72,7 @@ impl Comparison {
 
     /// Whether any number is on both sides.
     pub fn has_common(&self) -> bool {
-        self.points.iter().any(|point| !matches!(point.verdict, Verdict::Missing | Verdict::New))
+        self.points.len() > self.count(Verdict::Missing) + self.count(Verdict::New)
     }
 
     /// Counts the points of a verdict.
@@ -82,8 +82,9 @@ impl Comparison {
 
     /// Counts the points that were on both sides and were compared.
     pub fn compared(&self) -> usize {
-        let apart = [Verdict::Missing, Verdict::New, Verdict::NotComparable];
-        self.points.len() - apart.map(|verdict| self.count(verdict)).iter().sum::<usize>()
+        let is_apart =
+            |point: &&Point| [Verdict::Missing, Verdict::New, Verdict::NotComparable].contains(&point.verdict);
+        self.points.len() - self.points.iter().filter(is_apart).count()
     }
 
     /// The points of a verdict, worst first.

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::point::Moved;
-use super::side::Side;
+use super::side::{Side, Subject};
 use crate::eviction::Score;
 use crate::ledger::Row;
 use crate::metric::{Metric, Property, REPEATS_PROMPT, SIDE_FILES, TOO_SHORT};
-use crate::report::{PolicyAtSize, SampleSum, SeriesKey, Sums};
+use crate::report::{CellSums, PolicyAtSize, SampleSum, SeriesKey, Sums};
 
 /// Columns besides value and weight that one engine repeats on one machine. Other columns are what rows are paired by, say where
 /// and when they were measured, or are different in each folder, such as names of sweeps and paths.
@@ -31,11 +31,10 @@ pub(super) fn is_repeatable(row: &Row) -> bool {
 pub(super) type SamplesOfBoth<'s> = BTreeSet<(&'s SeriesKey, &'s PolicyAtSize<'s>, &'s str)>;
 
 pub(super) fn samples_of_both<'s>(before: &'s Side<'_>, after: &'s Side<'_>) -> SamplesOfBoth<'s> {
-    let [before, after] = [before, after].map(|side| -> SamplesOfBoth<'s> {
-        let samples =
-            side.iter().flat_map(|(subject, cell)| cell.samples.keys().map(move |name| (subject, *name)));
-        samples.map(|(subject, sample)| (&subject.key, &subject.policy, sample)).collect()
-    });
+    let samples = |(subject, cell): (&'s Subject<'s>, &'s CellSums<'s>)| {
+        cell.samples.keys().map(|name| (&subject.key, &subject.policy, *name))
+    };
+    let [before, after] = [before, after].map(|side| side.iter().flat_map(samples).collect::<SamplesOfBoth<'s>>());
     before.intersection(&after).copied().collect()
 }
 
@@ -76,9 +75,8 @@ fn differing_columns(before: &Row, after: &Row) -> Vec<&'static str> {
     let must_repeat = |name: &str| match name {
         "seed" => draws,
         "sample_id" => has_comparable_ids(before, after),
-        // Rows of 0.2 do not say it.
-        "held_bytes" => before.held_bytes.is_some() && after.held_bytes.is_some(),
-        "peak_bytes" => before.peak_bytes.is_some() && after.peak_bytes.is_some(),
+        // Rows of 0.2 do not say them.
+        "held_bytes" | "peak_bytes" => before.peak_bytes.is_some() && after.peak_bytes.is_some(),
         _ => true,
     };
     let [a, b] = [before, after].map(|row| serde_json::to_value(row).unwrap_or(Value::Null));

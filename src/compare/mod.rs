@@ -3,7 +3,6 @@
 //! [`compare`] pairs numbers by what they mean and samples by name, and gives each number a [`Verdict`]; [`document`] is the [`Comparison`]
 //! for readers, [`json`] for programs. It knows rows, and the series, metrics and intervals of a report.
 
-mod cluster;
 mod comparison;
 mod document;
 mod exact;
@@ -20,13 +19,13 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
 
-pub use cluster::Cluster;
 pub use comparison::{Comparison, Options, Origin};
 pub use document::document;
 pub use json::json;
 pub use point::{Moved, Point, Verdict};
+pub use pooled::Cluster;
 use side::Subject;
-pub use threshold::{Rule, Threshold, Thresholds, metric_named, shown_name};
+pub use threshold::{Threshold, Thresholds, metric_named, shown_name};
 
 use crate::ledger::Row;
 use crate::report::series::order;

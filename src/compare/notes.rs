@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::exact::has_comparable_ids;
-use super::side::{Side, head, pairs};
+use super::side::{Side, head};
 use crate::format::first_of;
 use crate::ledger::{Row, Text};
 use crate::metric::Metric;
@@ -47,8 +47,7 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
 /// The settings of a policy that two rows of its name differ in: `keep_recent 8 (baseline) and 2 (results)`. A seed is one where it
 /// decides what leaves.
 fn differing(before: &Row, after: &Row) -> Vec<String> {
-    let is_drawn = |row: &Row| row.score.as_deref() == Some("random");
-    let has_seed = is_drawn(before) && is_drawn(after);
+    let has_seed = [before, after].iter().all(|row| row.score.as_deref() == Some("random"));
     let pairs = definition(before).into_iter().zip(definition(after));
     pairs
         .filter(|((name, a), (_, b))| a != b && (*name != "seed" || has_seed))
@@ -71,7 +70,8 @@ impl<'a> Texts<'a> {
         if digests[0] != digests[1] && digests.iter().all(|digest| !digest.is_empty()) {
             self.digests = Some(digests);
         }
-        for (sample, a, b) in pairs(before, after) {
+        for (sample, a) in &before.samples {
+            let Some(b) = after.samples.get(sample) else { continue };
             let is_told = is_same_policy && has_comparable_ids(a.row, b.row);
             *self.samples.entry(sample).or_default() |= is_told && a.row.sample_id != b.row.sample_id;
         }
@@ -79,8 +79,8 @@ impl<'a> Texts<'a> {
 
     /// Says what differs; `None` where everything is the same as far as rows tell.
     fn note(&self) -> Option<String> {
-        let changed: Vec<&str> =
-            self.samples.iter().filter(|(_, changed)| **changed).map(|(name, _)| *name).collect();
+        let changed = self.samples.iter().filter(|(_, changed)| **changed);
+        let changed: Vec<&str> = changed.map(|(name, _)| *name).collect();
         let mut said = Vec::new();
         if let Some(digests) = self.digests {
             // As much of a digest as tells two apart by eye.

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::cluster::Cluster;
 use super::comparison::Options;
 use super::exact::{self, SamplesOfBoth};
-use super::pooled;
+use super::pooled::{self, Cluster};
 use super::side::{Side, Subject, head};
-use crate::metric::{Better, Metric, Slice};
+use super::threshold::Threshold;
+use crate::metric::{Metric, Slice};
 use crate::report::{Estimate, SeriesKey, Size, place};
 
 /// The outcome for one number, the worst first.
@@ -127,7 +127,6 @@ pub(super) fn of(
         cache_size: subject.policy.1,
         ..Point::default()
     };
-    let threshold = options.thresholds.of(&point.metric);
     let cells = sides.map(|side| side.get(subject));
     if let [Some(before), Some(after)] = cells
         && point.metric.is_timed()
@@ -178,7 +177,10 @@ pub(super) fn of(
         }
         _ if pairs.iter().all(|(_, a, b)| a.sums.bits() == b.sums.bits()) => Verdict::Equal,
         _ if options.exact.is_some() => Verdict::WithinNoise,
-        _ => pooled::decide(&mut point, clusters, &threshold),
+        _ => {
+            let threshold = Threshold::of(&point.metric, &options.thresholds);
+            pooled::decide(&mut point, clusters, &threshold)
+        }
     };
     point
 }
@@ -216,14 +218,5 @@ impl Point {
         let shown = self.metric.show_difference(difference);
         let is_seen = shown.chars().any(|c| ('1'..='9').contains(&c));
         if is_seen || difference == 0.0 || !difference.is_finite() { shown } else { format!("{difference:+.1e}") }
-    }
-
-    /// Whether a difference is for the better.
-    pub(super) fn direction(better: Better, difference: f64) -> Verdict {
-        match (better, difference > 0.0) {
-            (Better::Unknown, _) => Verdict::Changed,
-            (Better::Lower, true) | (Better::Higher, false) => Verdict::Regressed,
-            (Better::Lower, false) | (Better::Higher, true) => Verdict::Improved,
-        }
     }
 }

@@ -1,15 +1,51 @@
 //! A pooled number against itself: the difference over the samples both sides have, and its interval from pairs.
 //!
 //! Both sides are pooled over the same subsets of clusters, as in a report, so that what the clusters have in common cancels
-//! out.
+//! out. A pooled number hides what happened to a few clusters (books, stories, papers), so those that got worse are named.
 
 use std::collections::BTreeMap;
 
-use super::cluster::{self, Cluster};
+use serde::Serialize;
+
 use super::point::{Point, Verdict};
 use super::threshold::{Change, Threshold};
 use crate::metric::Better;
 use crate::report::{CellSums, Estimate, Interval, Pooled, SampleSum, Sums, median, pooled};
+
+/// The number of clusters that are named of a point.
+const NAMED: usize = 5;
+
+/// A metric of one cluster on both sides, in the unit shown.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cluster {
+    pub name: String,
+    pub before: f64,
+    pub after: f64,
+}
+
+impl Cluster {
+    /// The share by which the cluster got worse, negative where it got better; of a metric without a better direction, the share
+    /// by which it moved. It is a share of the cluster's baseline or of `pooled`, the baseline of all clusters, whichever is
+    /// larger, so that a cluster near zero may move as far as the others.
+    pub(super) fn worse_by(&self, pooled: f64, better: Better) -> f64 {
+        let worse = worsening(better, self.before, self.after);
+        let whole = f64::max(self.before.abs(), pooled.abs()).max(f64::MIN_POSITIVE);
+        if worse.is_finite() { worse / whole } else { worse }
+    }
+}
+
+/// The distance that a number moved for the worse, negative for the better; without a better direction, the distance that it moved.
+/// Whichever way is better, a number that is no longer finite is worse.
+fn worsening(better: Better, before: f64, after: f64) -> f64 {
+    match (before.is_finite(), after.is_finite(), better) {
+        (false, false, _) => 0.0,
+        (true, false, _) => f64::INFINITY,
+        (false, true, _) => f64::NEG_INFINITY,
+        (true, true, Better::Lower) => after - before,
+        (true, true, Better::Higher) => before - after,
+        (true, true, Better::Unknown) => (after - before).abs(),
+    }
+}
 
 /// Fills in the metric over the samples of both sides, at least one, and its difference. Returns the clusters of the samples; the
 /// baseline decides which cluster a sample belongs to.
@@ -32,7 +68,12 @@ pub(super) fn fill(point: &mut Point, pairs: &[(&str, &SampleSum<'_>, &SampleSum
         }
         _ => Estimate { value: if is_equal { 0.0 } else { f64::NAN }, interval: None },
     });
-    clusters.iter().filter_map(|(name, sums)| Cluster::of(&point.metric, name, sums)).collect()
+    // A cluster that weighs nothing on one side is left out.
+    let cluster = |(name, sides): (&str, [Sums; 2])| {
+        let [before, after] = [sides[0].pooled()?, sides[1].pooled()?].map(|sums| point.metric.of_pooled(sums));
+        Some(Cluster { name: name.to_owned(), before, after })
+    };
+    clusters.into_iter().filter_map(cluster).collect()
 }
 
 /// Fills in medians of the repeats of a time. Repeats are not texts, so the interval is not one over clusters: it is from the least
@@ -52,27 +93,30 @@ pub(super) fn fill_times(point: &mut Point, cells: [&CellSums<'_>; 2]) {
 }
 
 /// The verdict of the threshold on a number that differs, with the clusters that explain it.
-pub(super) fn decide(point: &mut Point, clusters: Vec<Cluster>, threshold: &Threshold) -> Verdict {
+pub(super) fn decide(point: &mut Point, mut clusters: Vec<Cluster>, threshold: &Threshold) -> Verdict {
     let better = point.metric.better;
     let [before, after] = [point.before, point.after].map(|value| value.unwrap_or(f64::NAN));
     let verdict = match point.difference {
         Some(difference) if before.is_finite() && after.is_finite() => {
-            let (verdict, rule) = threshold.decide(&Change { better, before, difference, clusters: &clusters });
+            let (verdict, rule) = threshold.decide(Change { better, before, difference, clusters: &clusters });
             point.threshold = Some(rule);
             verdict
         }
         _ => {
             point.why = Some("not a finite number".to_owned());
-            // Whichever way is better, a number that is no longer finite is worse.
-            match (better, before.is_finite(), after.is_finite()) {
-                (Better::Unknown, ..) | (_, false, false) => Verdict::Changed,
-                (_, true, _) => Verdict::Regressed,
+            match worsening(better, before, after) {
+                worse if worse == 0.0 || better == Better::Unknown => Verdict::Changed,
+                worse if worse > 0.0 => Verdict::Regressed,
                 _ => Verdict::Improved,
             }
         }
     };
     if matches!(verdict, Verdict::Regressed | Verdict::Changed) {
-        point.clusters_worse = cluster::worst(clusters, before, better);
+        let worse_by = |cluster: &Cluster| cluster.worse_by(before, better);
+        clusters.retain(|cluster| worse_by(cluster) > 0.0);
+        clusters.sort_by(|a, b| worse_by(b).total_cmp(&worse_by(a)));
+        clusters.truncate(NAMED);
+        point.clusters_worse = clusters;
     }
     verdict
 }

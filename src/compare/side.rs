@@ -1,4 +1,4 @@
-//! The numbers of one side by what they mean, and the samples that two sides share.
+//! The numbers of one side by what they mean.
 //!
 //! Rows are reduced as for a report. Numbers are not paired by cell ids, which depend on the engine's version, nor by the
 //! policy's name alone.
@@ -11,9 +11,7 @@ use super::comparison::Options;
 use super::exact;
 use crate::ledger::{Row, Text};
 use crate::metric::{Metric, Slice};
-use crate::report::{
-    CellSums, PolicyAtSize, SampleSum, SeriesKey, Unbounded, all_series, place, with_geometric_means,
-};
+use crate::report::{CellSums, PolicyAtSize, SeriesKey, Unbounded, all_series, place, with_geometric_means};
 
 /// One number that two sides may both have: a metric, or a slice of it, of a policy at a size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,14 +28,6 @@ pub(super) type Side<'a> = BTreeMap<Subject<'a>, CellSums<'a>>;
 /// A row of a cell, for its provenance.
 pub(super) fn head<'a>(cell: &CellSums<'a>) -> &'a Row {
     cell.samples.values().next().expect("no cell of a side is without samples").row
-}
-
-/// The samples that both sides have.
-pub(super) fn pairs<'a, 'b>(
-    before: &'b CellSums<'a>,
-    after: &'b CellSums<'a>,
-) -> Vec<(&'a str, &'b SampleSum<'a>, &'b SampleSum<'a>)> {
-    before.samples.iter().filter_map(|(name, sum)| Some((*name, sum, after.samples.get(name)?))).collect()
 }
 
 const HINT: &str = "hint: compare folders that know their sweep, or save the baseline again";
@@ -97,15 +87,11 @@ pub(super) fn align<'a>(before: &Side<'a>, mut after: Side<'a>) -> Side<'a> {
         let mut partners: BTreeMap<SeriesKey, [Vec<&SeriesKey>; 2]> = BTreeMap::new();
         theirs.difference(&ours).for_each(|key| partners.entry(loosely(key)).or_default()[0].push(key));
         ours.difference(&theirs).for_each(|key| partners.entry(loosely(key)).or_default()[1].push(key));
-        let named: BTreeMap<&SeriesKey, &SeriesKey> = partners
-            .values()
-            .filter_map(|[before, after]| match (&before[..], &after[..]) {
-                ([before], [after]) => Some((*after, *before)),
-                _ => None,
-            })
-            .collect();
         let rename = |(subject, cell): (Subject<'a>, CellSums<'a>)| {
-            let key = named.get(&subject.key).map_or(&subject.key, |key| *key).clone();
+            let key = match partners.get(&loosely(&subject.key)).map(|[before, after]| (&before[..], &after[..])) {
+                Some(([before], [after])) if **after == subject.key => (*before).clone(),
+                _ => subject.key.clone(),
+            };
             (Subject { key, ..subject }, cell)
         };
         after = after.into_iter().map(rename).collect();

@@ -1,30 +1,23 @@
 //! Thresholds: how far the numbers of a metric may move, how that is written, and the verdict of several rules.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use super::cluster::Cluster;
-use super::point::{Point, Verdict};
+use super::point::Verdict;
+use super::pooled::Cluster;
 use crate::metric::{Better, Metric, Property};
 use crate::report::Estimate;
 
-/// The change that a rule looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Basis {
-    /// The pooled difference, if its 95 % interval excludes zero.
-    Interval,
-    /// The pooled difference.
-    Pooled,
-    /// Any cluster that got worse.
-    Cluster,
-}
-
-/// A rule for what makes a change count: it must exceed a percentage of the baseline. Spelled `interval`, `interval+2%`,
-/// `2%` or `cluster+5%`.
+/// A rule for what makes a change count: it must exceed a percentage of the baseline.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rule {
-    basis: Basis,
-    percent: f64,
+pub(super) enum Rule {
+    /// The pooled difference, whose 95 % interval must exclude zero: `interval` or `interval+2%`.
+    Interval(f64),
+    /// The pooled difference: `2%`.
+    Pooled(f64),
+    /// Any cluster that got worse: `cluster+5%`.
+    Cluster(f64),
 }
 
 /// The change of a number that can be compared.
@@ -36,39 +29,40 @@ pub(super) struct Change<'a> {
     pub(super) clusters: &'a [Cluster],
 }
 
-impl Rule {
-    /// Whether `difference` is larger than the rule allows of `before`.
-    fn is_exceeded(self, before: f64, difference: f64) -> bool {
-        difference.abs() > self.percent / 100.0 * before.abs()
-    }
+/// The margin of the pooled number in percent, also where clusters are too few for an interval.
+const MARGIN: f64 = 1.0;
 
+impl Rule {
     /// The verdict on a change, if this rule reaches one. A cluster alone is never an improvement. Where clusters are too few
     /// for an interval, the difference must exceed 1 % in its place.
-    pub(super) fn verdict(self, change: Change<'_>) -> Option<Verdict> {
-        let Change { better, before, difference, clusters } = change;
-        let is_certain = match (self.basis, difference.interval) {
-            (Basis::Interval, Some(interval)) => interval.excludes_zero(),
-            (Basis::Interval, None) => POOLED.is_exceeded(before, difference.value),
-            (Basis::Pooled, _) => true,
-            (Basis::Cluster, _) => {
-                let most = self.percent / 100.0;
-                let is_worse = clusters.iter().any(|cluster| cluster.worse_by(before, better) > most);
+    fn verdict(self, change: Change<'_>) -> Option<Verdict> {
+        let Change { better, before, difference: Estimate { value, interval }, clusters } = change;
+        let exceeds = |percent: f64| value.abs() > percent / 100.0 * before.abs();
+        let counts = match (self, interval) {
+            (Rule::Interval(percent), Some(interval)) => interval.excludes_zero() && exceeds(percent),
+            (Rule::Interval(percent), None) => exceeds(MARGIN) && exceeds(percent),
+            (Rule::Pooled(percent), _) => exceeds(percent),
+            (Rule::Cluster(percent), _) => {
+                let is_worse = clusters.iter().any(|cluster| cluster.worse_by(before, better) > percent / 100.0);
                 let verdict = if better == Better::Unknown { Verdict::Changed } else { Verdict::Regressed };
                 return is_worse.then_some(verdict);
             }
         };
-        let counts = is_certain && self.is_exceeded(before, difference.value);
-        counts.then(|| Point::direction(better, difference.value))
+        counts.then_some(match (better, value > 0.0) {
+            (Better::Unknown, _) => Verdict::Changed,
+            (Better::Lower, true) | (Better::Higher, false) => Verdict::Regressed,
+            (Better::Lower, false) | (Better::Higher, true) => Verdict::Improved,
+        })
     }
 }
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.basis, self.percent) {
-            (Basis::Interval, 0.0) => f.write_str("interval"),
-            (Basis::Interval, percent) => write!(f, "interval+{percent}%"),
-            (Basis::Pooled, percent) => write!(f, "{percent}%"),
-            (Basis::Cluster, percent) => write!(f, "cluster+{percent}%"),
+        match self {
+            Rule::Interval(0.0) => f.write_str("interval"),
+            Rule::Interval(percent) => write!(f, "interval+{percent}%"),
+            Rule::Pooled(percent) => write!(f, "{percent}%"),
+            Rule::Cluster(percent) => write!(f, "cluster+{percent}%"),
         }
     }
 }
@@ -77,56 +71,51 @@ impl FromStr for Rule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (basis, margin) = match text.split_once('+') {
-            Some(("interval", margin)) => (Basis::Interval, margin),
-            Some(("cluster", margin)) => (Basis::Cluster, margin),
-            None if text == "interval" => (Basis::Interval, "0%"),
-            _ => (Basis::Pooled, text),
+        let (rule, margin): (fn(f64) -> Rule, &str) = match text.split_once('+') {
+            Some(("interval", margin)) => (Rule::Interval, margin),
+            Some(("cluster", margin)) => (Rule::Cluster, margin),
+            None if text == "interval" => (Rule::Interval, "0%"),
+            _ => (Rule::Pooled, text),
         };
         let percent = margin.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
         let percent = percent.filter(|percent| percent.is_finite() && *percent >= 0.0);
-        percent.map(|percent| Rule { basis, percent }).ok_or_else(|| format!("`{text}` is not a threshold"))
+        percent.map(rule).ok_or_else(|| format!("`{text}` is not a threshold"))
     }
 }
 
 /// Rules of which any suffices, spelled with commas between them: `interval+0.1%,1%,cluster+5%`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Threshold(pub(super) Vec<Rule>);
+pub struct Threshold(Vec<Rule>);
 
-/// A difference that an interval excludes zero from must be larger than rounding.
-const INTERVAL: Rule = Rule { basis: Basis::Interval, percent: 0.1 };
-/// The margin of the pooled number, also where clusters are too few for an interval.
-const POOLED: Rule = Rule { basis: Basis::Pooled, percent: 1.0 };
-const CLUSTER: Rule = Rule { basis: Basis::Cluster, percent: 5.0 };
-/// The margin of counts that depend on memory: the batch that fits, the bytes of a cache.
-const COUNT: Rule = Rule { basis: Basis::Pooled, percent: 0.1 };
-/// Times: the ranges of the repeats are apart, and the medians by more than this.
-const TIME: Rule = Rule { basis: Basis::Interval, percent: 10.0 };
-
-impl Default for Threshold {
-    fn default() -> Self {
-        Self(vec![INTERVAL, POOLED, CLUSTER])
-    }
-}
+/// Thresholds by the metric's name in the rows; that of `None` is for every metric that is not named.
+pub type Thresholds = BTreeMap<Option<String>, Threshold>;
 
 impl Threshold {
-    /// The threshold of a metric that none was asked for.
-    fn default_of(metric: &Metric) -> Self {
+    /// The threshold of a metric: the one that was asked for, or its default.
+    pub(super) fn of(metric: &Metric, asked: &Thresholds) -> Self {
+        let own = asked.get(&Some(metric.id.to_string())).or_else(|| asked.get(&None));
+        own.cloned().unwrap_or_else(|| Self(Self::usual(metric)))
+    }
+
+    fn usual(metric: &Metric) -> Vec<Rule> {
         match () {
-            () if metric.has(Property::Memory) => Self(vec![COUNT]),
-            () if metric.has(Property::Clock) => Self(vec![TIME]),
+            // Counts that depend on memory: the batch that fits, the bytes of a cache.
+            () if metric.has(Property::Memory) => vec![Rule::Pooled(0.1)],
+            // The ranges of the repeats are apart, and the medians by more than this.
+            () if metric.has(Property::Clock) => vec![Rule::Interval(10.0)],
             // A judge answers differently each time, and a story is a cluster with one or two answers.
-            () if metric.has(Property::Judge) => Self(vec![INTERVAL]),
-            () => Self::default(),
+            () if metric.has(Property::Judge) => vec![Rule::Interval(0.1)],
+            // A difference that an interval excludes zero from must be larger than rounding.
+            () => vec![Rule::Interval(0.1), Rule::Pooled(MARGIN), Rule::Cluster(5.0)],
         }
     }
 
     /// The verdict, and the rule that decided; all of them where none did. For the worse wins over for the better.
-    pub(super) fn decide(&self, change: &Change<'_>) -> (Verdict, String) {
-        let verdicts = self.0.iter().filter_map(|rule| Some((rule.verdict(*change)?, rule)));
+    pub(super) fn decide(&self, change: Change<'_>) -> (Verdict, String) {
+        let verdicts = self.0.iter().filter_map(|rule| Some((rule.verdict(change)?, rule)));
         match verdicts.min_by_key(|(verdict, _)| *verdict) {
             Some((verdict, rule)) => {
-                let lacks_interval = rule.basis == Basis::Interval && change.difference.interval.is_none();
+                let lacks_interval = matches!(rule, Rule::Interval(_)) && change.difference.interval.is_none();
                 (verdict, format!("{rule}{}", if lacks_interval { " (no interval: 1%)" } else { "" }))
             }
             None => (Verdict::WithinNoise, self.to_string()),
@@ -146,23 +135,6 @@ impl FromStr for Threshold {
 
     fn from_str(text: &str) -> Result<Self, String> {
         text.split(',').map(str::parse).collect::<Result<_, _>>().map(Self)
-    }
-}
-
-/// The thresholds of a comparison, by metric.
-#[derive(Clone, Debug, Default)]
-pub struct Thresholds {
-    /// Thresholds with the metric's name in the rows; the last one of a name wins.
-    pub by_metric: Vec<(String, Threshold)>,
-    /// The threshold of every metric that is not named.
-    pub others: Option<Threshold>,
-}
-
-impl Thresholds {
-    pub(super) fn of(&self, metric: &Metric) -> Threshold {
-        let named = self.by_metric.iter().rev().find(|(name, _)| *name == metric.id);
-        let asked = named.map(|(_, threshold)| threshold).or(self.others.as_ref());
-        asked.cloned().unwrap_or_else(|| Threshold::default_of(metric))
     }
 }
 
@@ -193,7 +165,6 @@ mod tests {
         for spelled in ["interval+0.1%,1%,cluster+5%", "0.05%", "cluster+0.3%,interval"] {
             assert_eq!(spelled.parse::<Threshold>().unwrap().to_string(), spelled);
         }
-        assert_eq!(Threshold::default().to_string(), "interval+0.1%,1%,cluster+5%");
         for wrong in ["", "1%,", ",1%", "1%,x", "1%;2%"] {
             assert!(wrong.parse::<Threshold>().is_err(), "{wrong}");
         }
@@ -226,7 +197,7 @@ mod tests {
             let threshold: Threshold = rules.parse().unwrap();
             let difference = Estimate { value, interval };
             let change = Change { better: Better::Lower, before: 10.0, difference, clusters };
-            assert_eq!(threshold.decide(&change), (verdict, decided_by.to_owned()), "{rules} of {change:?}");
+            assert_eq!(threshold.decide(change), (verdict, decided_by.to_owned()), "{rules} of {change:?}");
         }
         // Which way is better is not known.
         let change = Change {
@@ -235,7 +206,7 @@ mod tests {
             difference: Estimate { value: 0.0, interval: None },
             clusters: &one_worse,
         };
-        assert_eq!(Threshold::default().decide(&change).0, Verdict::Changed);
+        assert_eq!("interval,cluster+5%".parse::<Threshold>().unwrap().decide(change).0, Verdict::Changed);
     }
 
     #[test]
@@ -249,8 +220,7 @@ mod tests {
 
     #[test]
     fn times_and_counts_have_thresholds_of_their_own() {
-        let thresholds = Thresholds::default();
-        let of = |metric| thresholds.of(&Metric::of(metric)).to_string();
+        let of = |metric| Threshold::of(&Metric::of(metric), &Thresholds::new()).to_string();
         let rules = ["interval+0.1%,1%,cluster+5%", "interval+10%", "0.1%", "interval+0.1%"];
         assert_eq!(["f1", "decode", "batch", "judge_win"].map(of), rules);
     }

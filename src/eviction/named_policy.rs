@@ -53,6 +53,13 @@ pub struct PolicyError {
     pub hint: String,
 }
 
+impl DefinedPolicy {
+    /// The options of its cache, where those of the other policies are `usual`.
+    pub fn options(&self, usual: CacheOptions) -> CacheOptions {
+        CacheOptions { format: self.format.unwrap_or(usual.format), ..usual }
+    }
+}
+
 impl<'a> WrittenPolicy<'a> {
     /// Reads a policy. It has these `options` where it does not say others; one that never evicts has only a format that it says itself.
     ///
@@ -107,8 +114,8 @@ impl<'a> WrittenPolicy<'a> {
                     PolicyError { message, hint: presets::hint_of(&error) }
                 })?;
                 let schedule = schedule.unwrap_or(policy.schedule);
-                if let Some(format) = known.defined(name).and_then(|own| own.format).filter(|_| !says_format) {
-                    options.format = format;
+                if let Some(own) = known.defined(name).filter(|_| !says_format) {
+                    options = own.options(options);
                 }
                 CacheRule::Evict { policy: Policy { schedule, ..policy }, size: () }
             }

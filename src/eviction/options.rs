@@ -54,6 +54,11 @@ impl CacheOptions {
         CacheOptions { format: self.format, ..CacheOptions::default() }
     }
 
+    /// Whether even an unbounded cache gives other numbers under these options.
+    pub fn changes_full_cache(self) -> bool {
+        self.without_evictions() != CacheOptions::default()
+    }
+
     /// Sets the option that has this word, and says whether there is one.
     #[must_use]
     pub fn set(&mut self, word: &str) -> bool {

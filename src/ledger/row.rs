@@ -35,12 +35,6 @@ macro_rules! row {
             $($(#[$of_late])* pub $late: $late_type,)*
         }
 
-        /// The columns, in order.
-        pub const COLUMNS: &[&str] = &[
-            $(stringify!($before),)* "slice", "slice_name", "slice_low", "slice_high", "slice_second", $(stringify!($after),)*
-            $(stringify!($late),)* "variant",
-        ];
-
         /// Rows as a table, one column per field.
         pub(super) fn to_table(rows: &[Row]) -> Table {
             let mut table = Table::default();

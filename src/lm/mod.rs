@@ -36,23 +36,19 @@ pub use device_choice::DeviceChoice;
 pub use files::chat::{ChatFormat, ChatTemplate};
 pub use files::source;
 pub use files::tokenizer::{Tokenizer, Tokens};
-pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, PrefilledPrompt, Sampling};
+pub use generate::{Generated, GenerationSettings, Generator, PrefilledPrompt, Sampling};
 #[cfg(feature = "emulate")]
 pub use gpu::emulated::{Emulation, WarpOrder};
 #[cfg(any(feature = "cuda", feature = "emulate"))]
 pub use gpu_benchmark::Measured;
-pub use machine::host::{HostMemory, host_memory};
+pub use machine::host::host_memory;
 pub use machine::text_threads::{MOST_THREADS, TextThreads, checked_threads};
 pub use network::random::tiny_shape;
 pub use network::second_reading::RepeatRequest;
 pub use network::transformer::{Interrupted, LanguageModel, SEGMENT, SEGMENT_ON_GPU, clone_error};
 pub use open::ModelFiles;
-pub use score::Scores;
 pub use shape::caches::BLOCK;
 pub use shape::config::ModelShape;
 pub use shape::family::families;
-pub use shape::parts::{
-    Activation, AltUpShape, AttentionTemperature, Experts, HeadNorms, LayerAttention, LayerNorms,
-};
+pub use shape::parts::LayerAttention;
 pub use shape::rope_override::{Real, RopeOverride, RopeOverrideKind};
-pub use shape::rope_shape::{RopeScaling, RopeShape};

@@ -22,7 +22,7 @@ pub use longbench::{LongBenchMeasure, chosen_letter};
 pub use rouge::{Rouge, best_rouge};
 pub use slice::Slice;
 pub use table::{
-    Better, GEOMETRIC_MEANS, Guess, METRICS, Metric, NO_NUMBER, NOT_MEASURED, Pooling, Property, REPEATS_PROMPT,
+    Better, GEOMETRIC_MEANS, METRICS, Metric, NO_NUMBER, NOT_MEASURED, Pooling, Property, REPEATS_PROMPT,
     SHARE_RAISED, SIDE_FILES, TOO_SHORT,
 };
 

@@ -5,7 +5,7 @@
 //! are refused there, as are bytes.
 
 use anyhow::{Context, Result, bail, ensure};
-use chrono::{DateTime, NaiveDate, NaiveDateTime, Timelike, Utc};
+use chrono::NaiveDate;
 use half::f16;
 use polars_arrow::array::{
     Array, BooleanArray, FixedSizeBinaryArray, FixedSizeListArray, ListArray, PrimitiveArray, StructArray,
@@ -218,13 +218,8 @@ fn part(nanoseconds: i64) -> String {
 
 /// Text of a date and time, as Python's `datetime.datetime` prints it, or pandas if there are nanoseconds.
 fn moment(units: i64, of: TimeUnit) -> Result<String> {
-    let (second, nanoseconds) = unit(of);
-    let (seconds, rest) = (units.div_euclid(second), units.rem_euclid(second) * nanoseconds);
-    let moment: NaiveDateTime =
-        DateTime::<Utc>::from_timestamp(seconds, 0).context("a time is too far away")?.naive_utc();
-    let day = date(seconds.div_euclid(86_400))?;
-    let time = moment.time();
-    Ok(format!("{day} {:02}:{:02}:{:02}{}", time.hour(), time.minute(), time.second(), part(rest)))
+    let day = 86_400 * unit(of).0;
+    Ok(format!("{} {}", date(units.div_euclid(day))?, time(units.rem_euclid(day), of)?))
 }
 
 /// Text of a time of day, as Python's `datetime.time` prints it.

@@ -25,22 +25,19 @@ pub use format::{FORMATS, Format};
 pub use sections::speed::median;
 pub use sections::unmeasured::unmeasured;
 pub use series::distance::Distance;
-pub use series::influence::Influence;
-pub use series::key::{SeriesKey, prefill_words};
+pub use series::key::SeriesKey;
 pub use series::order;
 pub use series::pairs::{Outcome, Pair};
-pub use series::panel::{Panel, Point};
+pub use series::panel::Panel;
 pub(crate) use series::panel::{RUNNING, Running, coverage, running};
 pub(crate) use series::pool::difference;
 pub use series::pool::{Difference, Pooled, pooled};
 pub use series::results::Results;
 pub use series::size::{Size, SizeAxis, place};
-pub use series::sums::{
-    AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, all_series, with_geometric_means,
-};
+pub use series::sums::{CellSums, PolicyAtSize, SampleSum, Unbounded, all_series, with_geometric_means};
 pub use series::with_unique_names;
-pub use statistics::interval::{Estimate, Interval, Sums, error_on_one_side};
-pub use statistics::sign_test::{PValue, has_verdicts};
+pub use statistics::interval::{Estimate, Interval, Sums};
+pub use statistics::sign_test::has_verdicts;
 
 #[cfg(test)]
 pub(crate) use tests::fixture;

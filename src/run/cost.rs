@@ -119,7 +119,9 @@ impl Seconds {
     fn step(&self, texts: usize, entries: f64) -> f64 {
         let texts = texts as f64;
         let slower = MANY_ROWS + (ONE_ROW - MANY_ROWS) * 8.0 / (7.0 + texts);
-        self.weights + self.launch * (39.0 + 2.0 * texts) + texts * (slower * (self.token + self.logits) + entries * self.entry)
+        self.weights
+            + self.launch * (39.0 + 2.0 * texts)
+            + texts * (slower * (self.token + self.logits) + entries * self.entry)
     }
 }
 
@@ -229,7 +231,7 @@ fn sequences(model_task: &ModelTask, cell: &NamedCell) -> Option<usize> {
     let shape = &model_task.files.shape;
     let entries = model_task.task.cache_entries(&cell.cell.cache, shape);
     let weights = model_task.files.held_bytes(model_task.model.dtype, &Device::CPU);
-    let cache = shape.cache_bytes_by_head(&entries, cell.cell.cache.options.format);
+    let cache = shape.cache_bytes_by_head(&entries, cell.cell.cache.options);
     sequences_that_fit(model_task.task.granted_memory?, weights, cache)
 }
 
@@ -349,7 +351,8 @@ mod tests {
              write: {max_new_tokens: 10}}}]\n",
         );
         let model_task = &prepared.model_tasks[0];
-        let Seconds { token, entry, logits, weights, .. } = Seconds::nominal(&model_task.files.shape, Arithmetic::F32);
+        let Seconds { token, entry, logits, weights, .. } =
+            Seconds::nominal(&model_task.files.shape, Arithmetic::F32);
         let prompt = |sample: usize| (model_task.samples.tokens(sample) - 10) as f64;
         // A prompt is read in two parts, its first block of 128 tokens and the rest. The cache grows to 8 entries and stays so; then
         // 10 steps of one text each.

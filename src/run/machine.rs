@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 
 use super::prepare::{ModelTask, NamedCell};
 use crate::eviction::formula::Word;
-use crate::eviction::{CacheFormat, CacheRule, RecordedAttention, Score};
+use crate::eviction::{CacheOptions, CacheRule, RecordedAttention, Score};
 use crate::format::Bytes;
 use crate::lm::{BLOCK, Device, LanguageModel, SEGMENT, SEGMENT_ON_GPU, available_memory, card_memory};
 use crate::task::{CHUNK, CacheConfig};
@@ -139,7 +139,7 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) ->
     };
     let bounded: Vec<Vec<usize>> = model_task.cells.iter().map(held).collect();
     let bounded_bytes =
-        bounded.iter().map(|heads| shape.cache_bytes_by_head(heads, CacheFormat::default())).max().unwrap_or(0);
+        bounded.iter().map(|heads| shape.cache_bytes_by_head(heads, CacheOptions::default())).max().unwrap_or(0);
     let most = bounded.into_iter().flatten().max().unwrap_or(0);
     let loses = configs.iter().any(|config| config.measures_loss() && config.evicting(longest).is_some());
     // Without the values; a latent vector is both.

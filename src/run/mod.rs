@@ -21,12 +21,13 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 
-pub use cost::{Cost, estimate, estimate_on_h200};
+pub use cost::{estimate, estimate_on_h200};
 pub use event::{Event, Outcome, Started};
 pub use machine::{H200_BYTES, Machine, bytes_per_worker, texts_on_card};
 pub use missing::MissingPath;
 use models::Models;
 pub use prepare::{Alias, ModelTask, NamedCell, Prepared, Unavailable, prepare};
+pub use rows::of_metric;
 use work::Work;
 
 use crate::ledger::Ledger;

@@ -30,11 +30,8 @@ pub(super) fn measured(
         date: date(),
         ..common.clone()
     };
-    let row = |MetricSum { metric, slice, value, weight, output }: &MetricSum| {
-        let (metric, slice, output) = ((*metric).into(), slice.clone(), output.clone());
-        let of_metric = Row { metric, slice, value: *value, weight: *weight, output, ..of_sample.clone() };
-        placed(of_metric, sweep, model_task, named, (sample, result.own_size))
-    };
+    let row =
+        |sum: &MetricSum| placed(of_metric(sum, &of_sample), sweep, model_task, named, (sample, result.own_size));
     let config = model_task.cache_config(named);
     let lengths = model_task.samples.lengths(sample, &config);
     let is_raised = result.own_size.is_some() && config.raises_share(&model_task.files.shape, &lengths);
@@ -72,20 +69,15 @@ pub(super) fn reused(
     let mut rows: Vec<Row> =
         rows.filter(|row| ![REPEATS_PROMPT, TOO_SHORT].contains(&row.metric.as_str())).collect();
     // What is said of this task's samples, whatever was said of those of the other cell's.
-    let first = rows.first()?.clone();
-    rows.extend(model_task.samples.facts(sample).into_iter().map(
-        |MetricSum { metric, slice, value, weight, output }| Row {
-            metric: metric.into(),
-            slice,
-            value,
-            weight,
-            output,
-            question: None,
-            references: None,
-            ..first.clone()
-        },
-    ));
+    let first = Row { question: None, references: None, ..rows.first()?.clone() };
+    rows.extend(model_task.samples.facts(sample).iter().map(|fact| of_metric(fact, &first)));
     Some(rows)
+}
+
+/// Makes the row of a metric; what it says of the sample is that of `of_sample`.
+pub fn of_metric(sum: &MetricSum, of_sample: &Row) -> Row {
+    let MetricSum { metric, slice, value, weight, output } = sum.clone();
+    Row { metric: metric.into(), slice, value, weight, output, ..of_sample.clone() }
 }
 
 /// The metric whose row holds the text that was written, with question and references.

@@ -15,14 +15,14 @@ use indexmap::IndexMap;
 
 use super::machine::Workers;
 use super::prepare::ModelTask;
-use crate::eviction::CacheFormat;
+use crate::eviction::CacheOptions;
 use crate::lm::{LanguageModel, TextThreads, clone_error, is_out_of_memory};
 use crate::task::{Batch, CacheConfig, FullCachePrefix, SampleResult};
 
 /// What caches have in common that go on from one prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct PrefixKind {
-    pub format: CacheFormat,
+    pub options: CacheOptions,
     /// Whether the host computes their attention although there is a GPU. Where it computes the prefix would otherwise depend on the
     /// other policies of a sweep.
     pub on_host: bool,
@@ -143,7 +143,8 @@ pub(super) fn work(
 ) -> Result<()> {
     let kind = |cell: usize| {
         let cell = &model_task.cells[cell];
-        PrefixKind { format: cell.cell.cache.options.format, on_host: model_task.is_on_host(model.device(), cell) }
+        let options = cell.cell.cache.options.without_evictions();
+        PrefixKind { options, on_host: model_task.is_on_host(model.device(), cell) }
     };
     let jobs = jobs.into_iter().flat_map(|job| job.by_kind(kind)).collect();
     let jobs = split(jobs, workers.workers);

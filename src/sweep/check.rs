@@ -57,7 +57,7 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[DefinedPolicy]) -> Resu
     policies.extend(others.map(|own| NamedPolicy {
         name: own.name.clone(),
         rule: CacheRule::Evict { policy: own.policy, size: () },
-        options: CacheOptions { format: own.format.unwrap_or(options.format), ..options },
+        options: own.options(options),
     }));
     if let Some(memory) = shape.memory.first().filter(|_| !shape.cache_sizes.is_empty()) {
         let hint = "remove one of them, or write two sweeps";

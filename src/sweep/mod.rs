@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 pub use cell::{Cell, ModelSpec, ResolvedCell};
 pub use schema::json_schema;
-pub use select::{SelectedCells, Selection, Shard, ShardError};
+pub use select::{SelectedCells, Selection, Shard};
 
 use crate::eviction::{CacheRule, CacheSize, CacheSpec, DefinedPolicy, NamedPolicy};
 use crate::ledger::Contrast;

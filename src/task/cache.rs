@@ -11,8 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::eviction::{
-    CacheFormat, CacheOptions, CacheRule, CacheSpec, Positions, RecordedAttention, Schedule, Scope, ScoreCount,
-    SizedPolicy,
+    CacheOptions, CacheRule, CacheSpec, Positions, RecordedAttention, Schedule, Scope, ScoreCount, SizedPolicy,
 };
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, PromptScores, Tensor};
 use crate::metric::{HeldByHead, MetricSum, NO_NUMBER};
@@ -57,22 +56,20 @@ pub struct FullCachePrefix {
 impl CacheConfig {
     /// Whether a cache that evicts keeps every key, to measure the attention that evicted entries would have received.
     pub fn measures_loss(&self) -> bool {
-        self.compare && self.cache.options.positions == Positions::Absolute && !self.format().is_rounded()
-    }
-
-    pub(super) fn format(&self) -> CacheFormat {
-        self.cache.options.format
+        self.compare
+            && self.cache.options.positions == Positions::Absolute
+            && !self.cache.options.changes_full_cache()
     }
 
     /// Whether it is the unbounded cache that others are compared with.
     pub(super) fn is_reference(&self) -> bool {
-        self.cache.rule == CacheRule::Unbounded && !self.format().is_rounded()
+        self.cache.rule == CacheRule::Unbounded && !self.cache.options.changes_full_cache()
     }
 
     /// Whether it can go on from the beginning of what a cache without a bound has read further in its format. Positions depend on what
     /// was evicted, and KIVI packs entries after a while.
     fn can_branch_off(&self) -> bool {
-        self.cache.options.positions == Positions::Absolute && self.format().kivi_bits().is_none()
+        self.cache.options.positions == Positions::Absolute && self.cache.options.format.kivi_bits().is_none()
     }
 
     /// Tokens of the full-cache prefix that this configuration needs of a text of `tokens`, of which the first may be a prompt.
@@ -239,12 +236,12 @@ impl FullCachePrefix {
         let forks = configs.iter().filter(|config| config.evicting(text).is_some());
         let forks: Vec<CacheConfig> = forks.copied().collect();
         let ends = || prompt.into_iter().collect();
-        let format = format_of(configs);
-        let own = FullCachePrefix::read_to(model, tokens, (&forks, format), (read, ends()), text)?;
-        let is_compared = format.is_rounded() && configs.iter().any(|config| config.compare);
+        let options = options_of_prefix(configs);
+        let own = FullCachePrefix::read_to(model, tokens, (&forks, options), (read, ends()), text)?;
+        let is_compared = options.changes_full_cache() && configs.iter().any(|config| config.compare);
         let Some(prefix) = own else { return Ok(None) };
         let exact = match is_compared {
-            true => FullCachePrefix::read_to(model, tokens, (&[], CacheFormat::default()), (read, ends()), text)?,
+            true => FullCachePrefix::read_to(model, tokens, (&[], CacheOptions::default()), (read, ends()), text)?,
             false => None,
         };
         Ok(Some(FullCachePrefix { reference: exact.map(|exact| exact.states), ..prefix }))
@@ -260,7 +257,7 @@ impl FullCachePrefix {
     pub(super) fn read_to(
         model: &LanguageModel,
         tokens: &[u32],
-        (configs, format): (&[CacheConfig], CacheFormat),
+        (configs, options): (&[CacheConfig], CacheOptions),
         (read, ends): (usize, Vec<usize>),
         text: usize,
     ) -> Result<Option<FullCachePrefix>> {
@@ -292,7 +289,7 @@ impl FullCachePrefix {
             cuts: &cuts,
             expect: read,
             text,
-            options: CacheOptions { format, ..CacheOptions::default() },
+            options,
             ..MemoryPlan::unbounded()
         };
         let mut memory = model.new_memory(&plan);
@@ -316,9 +313,9 @@ impl FullCachePrefix {
     }
 }
 
-/// The format of configurations that share a prefix.
-pub(super) fn format_of(configs: &[CacheConfig]) -> CacheFormat {
-    configs.first().map_or_else(CacheFormat::default, CacheConfig::format)
+/// The options of the unbounded cache from which configurations go on; they share them.
+pub(super) fn options_of_prefix(configs: &[CacheConfig]) -> CacheOptions {
+    configs.first().map_or_else(CacheOptions::default, |config| config.cache.options.without_evictions())
 }
 
 #[cfg(test)]

@@ -9,8 +9,6 @@ use serde::{Deserialize, Serialize};
 
 /// How many books, quizzes, articles and stories there are, of each.
 pub const MOST_EMBEDDED_BOOKS: usize = 64;
-/// How many story requests there are.
-pub const MOST_EMBEDDED_PROMPTS: usize = 1000;
 
 /// A named text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -144,7 +142,7 @@ mod tests {
         let all = usize::MAX;
         let counts = [books(all).count(), quizzes(all).count(), articles(all, all).len(), stories(all, all).len()];
         assert_eq!(counts, [MOST_EMBEDDED_BOOKS; 4]);
-        assert_eq!(prompts(all).count(), MOST_EMBEDDED_PROMPTS);
+        assert_eq!(prompts(all).count(), 1000);
     }
 
     #[test]

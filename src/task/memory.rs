@@ -148,7 +148,7 @@ impl CacheConfig {
             for (entries, held) in entries.iter_mut().zip(&own) {
                 *entries = held.map_or(*entries, |held| (held + tokens).saturating_sub(after_cut.seen));
             }
-            shape.held_bytes_by_head(&entries, self.cache.options.format)
+            shape.held_bytes_by_head(&entries, self.cache.options)
         };
         let all: Vec<u64> = lengths.predicted.clone().map(held).collect();
         let whole = shape.held_bytes((None, self.cache.options), 0)(lengths.whole());

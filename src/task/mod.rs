@@ -36,20 +36,15 @@ pub use benchmark::{
 };
 pub use cache::{CacheConfig, FullCachePrefix};
 pub use canonical::Setting;
-pub use data::{
-    Book, Books, DataSource, LocatedRecall, TextSample, Texts, clean, digest, digest_of, read_books, read_text,
-};
-pub use embedded::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
+pub use data::{Books, DataSource, LocatedRecall, TextSample, clean, digest_of, read_text};
+pub use embedded::MOST_EMBEDDED_BOOKS;
 pub use generation::{TokenAnswer, TokenRequest, TokenSettings, answer_tokens};
-pub use memory::{CacheMemory, Pieces, SampleLengths};
 pub use perplexity::{Piece, measure, pieces};
-pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile, TokenCost};
+pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, TokenCost};
 pub use questions::{PromptStyle, QASPER, Release, SQUALITY, Split, read_questions};
 pub use registry::{TaskYaml, check_benchmark};
-pub use request::{
-    Cut, GenerationConfig, Likelihood, MOST_TEMPERATURE, Prompt, REPETITION_PENALTIES, Request, Unmeasurable,
-};
+pub use request::{Cut, GenerationConfig, MOST_TEMPERATURE, Prompt, REPETITION_PENALTIES, Request, Unmeasurable};
 pub use retention::Lifetimes;
-pub use spec::{PrepareContext, Task, TaskSpec};
+pub use spec::{PrepareContext, TaskSpec};
 pub use story::{STORY_REQUEST, request_of};
 pub use timing::sequences_that_fit;

@@ -97,7 +97,7 @@ impl TaskSpec {
     pub fn for_cache(&self, cache: &CacheSpec) -> TaskSpec {
         let CacheSpec { rule, relative, options, .. } = *cache;
         let mut spec = self.clone();
-        if rule == CacheRule::Unbounded && !options.format.is_rounded() {
+        if rule == CacheRule::Unbounded && !options.changes_full_cache() {
             // The full cache would be compared with itself.
             spec.compare_to_full = self.compare_to_full.map(|_| false);
         }

@@ -13,8 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 pub use cache::{CacheSettings, InvalidSettings, TextLength};
 pub use likelihood::TextRequests;
 pub use score::{ScoreSettings, Scored};
-pub use trace::Trace;
-pub use write::{WriteSettings, Written};
+pub use write::WriteSettings;
 
 use crate::lm::{ChatTemplate, Device, LanguageModel, ModelFiles, Tokenizer, WeightType};
 use crate::task::clean;

@@ -9,9 +9,6 @@ use serde_json::{Value, json};
 /// Word and its meaning.
 pub type Named = (&'static str, &'static str);
 
-/// Pattern of an owner or name of a repository on the hub: without `-` or `.` at its ends, and neither doubled.
-pub const HUB_PART: &str = r"[A-Za-z0-9_]+((-(\.-)*\.?|\.(-\.)*-?)[A-Za-z0-9_]+)*";
-
 /// Schema of a text that is one of some words. `enumDescriptions` is understood by VS Code and ignored by others.
 pub fn one_of(names: &[Named]) -> Schema {
     let (words, meanings): (Vec<_>, Vec<_>) = names.iter().copied().unzip();

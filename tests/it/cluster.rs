@@ -275,7 +275,8 @@ fn a_model_is_planned_before_its_weights_are_there() {
     // The heading and the table, without times, which are measured each time.
     let planned = || {
         let plan = at(&["plan", "sweep.yaml", "--device", "cuda"]).with_code(0).stdout;
-        let lines: Vec<String> = plan.lines().skip_while(|line| !line.contains("parameters")).map(str::to_owned).collect();
+        let lines: Vec<String> =
+            plan.lines().skip_while(|line| !line.contains("parameters")).map(str::to_owned).collect();
         let table = lines[1..5].iter().map(|line| line.split_whitespace().take(5).collect::<Vec<_>>().join(" "));
         (lines[0].clone(), table.collect::<Vec<String>>(), plan)
     };

@@ -46,7 +46,7 @@ pub(super) fn only(comparison: &Comparison) -> &Point {
 
 /// Options with a threshold for all metrics.
 fn threshold(rules: &str) -> Options {
-    let thresholds = Thresholds { others: Some(rules.parse().unwrap()), ..Thresholds::default() };
+    let thresholds = Thresholds::from([(None, rules.parse().unwrap())]);
     Options { thresholds, ..Options::default() }
 }
 

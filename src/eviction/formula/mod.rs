@@ -31,7 +31,7 @@ pub(super) use loops::Entries;
 pub use lowered::{LoweredInstruction, LoweredScore};
 pub use parse::FormulaError;
 pub use vectors::FileVectors;
-pub use words::{Function, FunctionRow, WORDS, Word, WordRow, calls};
+pub use words::{Function, WORDS, Word, calls};
 
 pub use super::block::MeanRotation;
 use super::method::Method;

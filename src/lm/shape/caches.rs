@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::config::ModelShape;
 use super::parts::LayerAttention;
-use crate::eviction::{CacheFormat, CacheOptions, CacheSpec, LocalLayers, SizedPolicy, VectorFormat};
+use crate::eviction::{CacheOptions, CacheSpec, LocalLayers, SizedPolicy, VectorFormat};
 use crate::vector;
 
 /// Tokens whose logits are computed as one product. Larger blocks mean larger products with more evicted columns:
@@ -29,11 +29,11 @@ impl ModelShape {
         (times * self.head_dim_of(layer) * size_of::<f32>()) as u64
     }
 
-    /// Bytes of `held` entries of one head of a layer in a format. `of_vectors` returns those of vectors, from their length and number.
+    /// Bytes of `held` entries of one head of a layer in the options' format. `of_vectors` returns those of vectors, from their length and number.
     fn bytes_of(
         &self,
         layer: usize,
-        format: CacheFormat,
+        CacheOptions { format, .. }: CacheOptions,
         held: usize,
         of_vectors: fn(VectorFormat, usize, usize) -> usize,
     ) -> u64 {
@@ -173,7 +173,7 @@ impl ModelShape {
             let held = |(layer, policy, heads): &(usize, Option<SizedPolicy>, u64)| {
                 let held = policy.map_or(tokens, |policy| policy.entries_after(tokens, prompt));
                 let held = held.min(tokens - self.attention[*layer].first_seen(tokens));
-                heads * self.bytes_of(*layer, options.format, held, VectorFormat::counted_bytes)
+                heads * self.bytes_of(*layer, options, held, VectorFormat::counted_bytes)
             };
             states + alike.iter().map(held).sum::<u64>()
         }
@@ -181,35 +181,35 @@ impl ModelShape {
 
     /// Bytes of an unbounded cache after `tokens` of a text: an entry for each token in every layer. A layer with a window has room
     /// for the window and one block, as a bounded cache has for its size and one block.
-    pub fn cache_bytes(&self, tokens: usize, format: CacheFormat) -> u64 {
+    pub fn cache_bytes(&self, tokens: usize, options: CacheOptions) -> u64 {
         let room = |layer: &LayerAttention| {
             layer.window.map_or(usize::MAX, |window| vector::padded(window.saturating_add(BLOCK)))
         };
         let rooms =
             self.caches().map(|(index, layer)| vec![room(layer).min(tokens); self.heads_of(index).kv_heads]);
-        self.cache_bytes_by_head(&rooms.flatten().collect::<Vec<_>>(), format)
+        self.cache_bytes_by_head(&rooms.flatten().collect::<Vec<_>>(), options)
     }
 
-    /// Bytes that the keys and values of `entries[h]` entries of each key-value head `h` take in a format, and the states that layers keep
+    /// Bytes that the keys and values of `entries[h]` entries of each key-value head `h` take in the options' format, and the states that layers keep
     /// without a cache, in f32.
-    pub fn cache_bytes_by_head(&self, entries: &[usize], format: CacheFormat) -> u64 {
-        self.bytes_by_head(entries, format, VectorFormat::taken_bytes).saturating_add(self.state_bytes())
+    pub fn cache_bytes_by_head(&self, entries: &[usize], options: CacheOptions) -> u64 {
+        self.bytes_by_head(entries, options, VectorFormat::taken_bytes).saturating_add(self.state_bytes())
     }
 
     /// Bytes that the keys and values of `entries[h]` entries of each key-value head `h` count for, as of [`held_bytes`](Self::held_bytes).
-    pub fn held_bytes_by_head(&self, entries: &[usize], format: CacheFormat) -> u64 {
-        self.bytes_by_head(entries, format, VectorFormat::counted_bytes) + self.state_bytes() / 2
+    pub fn held_bytes_by_head(&self, entries: &[usize], options: CacheOptions) -> u64 {
+        self.bytes_by_head(entries, options, VectorFormat::counted_bytes) + self.state_bytes() / 2
     }
 
     fn bytes_by_head(
         &self,
         entries: &[usize],
-        format: CacheFormat,
+        options: CacheOptions,
         of_vectors: fn(VectorFormat, usize, usize) -> usize,
     ) -> u64 {
         let heads = |layer| std::iter::repeat_n(layer, self.heads_of(layer).kv_heads);
         let heads = self.cached_layers().flat_map(heads).zip(entries);
-        heads.map(|(layer, held)| self.bytes_of(layer, format, *held, of_vectors)).fold(0, u64::saturating_add)
+        heads.map(|(layer, held)| self.bytes_of(layer, options, *held, of_vectors)).fold(0, u64::saturating_add)
     }
 
     /// Bytes of the states of fixed size that layers have without a cache, in f32.

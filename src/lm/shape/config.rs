@@ -129,15 +129,6 @@ impl ModelShape {
         }
     }
 
-    /// Network of Llama's layout with the sizes of this one and all layers alike, for measuring how fast a machine is.
-    #[must_use]
-    pub fn plain(&self) -> ModelShape {
-        let &ModelShape { hidden, layers, heads, head_dim, vocab, .. } = self;
-        let intermediate = self.mlp_width();
-        let sizes = ModelShape { hidden, intermediate, layers, heads, head_dim, vocab, ..ModelShape::default() };
-        ModelShape::llama(sizes, self.ropes[0].clone())
-    }
-
     /// Builds the shape of a model with random weights.
     pub(in crate::lm) fn random(sizes: ModelShape) -> ModelShape {
         let rope = RopeShape { theta: 10_000.0, scaling: RopeScaling::None, dims: sizes.head_dim };

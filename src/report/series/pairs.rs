@@ -116,23 +116,19 @@ pub(crate) fn of(pool: &Pool<'_>, cells: &[Cell<'_>], planned: &[[String; 2]]) -
         }
     }
     // Pairs of one size are one family, and the contrasts among them another, whatever other sizes there are.
-    let (mut families, mut of_planned) =
-        (BTreeMap::<Size, Vec<usize>>::new(), BTreeMap::<Size, Vec<usize>>::new());
+    let mut families: BTreeMap<(Size, bool), Vec<usize>> = BTreeMap::new();
     for (at, pair) in pairs.iter().enumerate() {
-        families.entry(pair.cache_size).or_default().push(at);
+        families.entry((pair.cache_size, false)).or_default().push(at);
         let names = [&pair.policy, &pair.against];
         if planned.iter().any(|[one, other]| names == [one, other] || names == [other, one]) {
-            of_planned.entry(pair.cache_size).or_default().push(at);
+            families.entry((pair.cache_size, true)).or_default().push(at);
         }
     }
-    let p_values = |family: &[usize]| {
-        sign_test::p_values(&family.iter().map(|at| clusters[*at].as_deref()).collect::<Vec<_>>())
-    };
-    for family in families.values() {
-        family.iter().zip(p_values(family)).for_each(|(at, p)| pairs[*at].p = p);
-    }
-    for family in of_planned.values() {
-        family.iter().zip(p_values(family)).for_each(|(at, p)| pairs[*at].planned = p);
+    for ((_, is_planned), family) in families {
+        let of_family: Vec<_> = family.iter().map(|at| clusters[*at].as_deref()).collect();
+        for (at, p) in family.into_iter().zip(sign_test::p_values(&of_family)) {
+            *(if is_planned { &mut pairs[at].planned } else { &mut pairs[at].p }) = p;
+        }
     }
     pairs
 }

@@ -332,23 +332,17 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&Slice>, series: &Series,
 
 /// The entries that shares came to, as `25% is 51 to 128 entries`; `None` where no size is a share.
 fn entries_of_shares(cells: &[Cell<'_>]) -> Option<String> {
-    let mut sizes: BTreeMap<Size, BTreeSet<u32>> = BTreeMap::new();
+    let mut sizes: BTreeMap<Size, (u32, u32)> = BTreeMap::new();
     for cell in cells.iter().filter(|cell| cell.policy != "truncate") {
-        let Some(size @ Size::Share(_)) = cell.cache_size else { continue };
-        sizes
-            .entry(size)
-            .or_default()
-            .extend(cell.sums.samples.values().filter_map(|sample| sample.row.cache_size));
+        let (Some(size @ Size::Share(_)), Some(own)) = (cell.cache_size, cell.sums.entries()) else { continue };
+        let (least, most) = sizes.entry(size).or_insert(own);
+        (*least, *most) = (own.0.min(*least), own.1.max(*most));
     }
-    let words = |(size, entries): (Size, BTreeSet<u32>)| {
-        let (least, most) = (entries.first()?, entries.last()?);
-        Some(if least < most {
-            format!("{size} is {least} to {most} entries")
-        } else {
-            format!("{size} is {least} entries")
-        })
+    let words = |(size, (least, most)): (Size, (u32, u32))| match least < most {
+        true => format!("{size} is {least} to {most} entries"),
+        false => format!("{size} is {least} entries"),
     };
-    let words: Vec<String> = sizes.into_iter().filter_map(words).collect();
+    let words: Vec<String> = sizes.into_iter().map(words).collect();
     (!words.is_empty()).then(|| words.join(", "))
 }
 

@@ -91,12 +91,6 @@ impl<'a> Sum<&'a Sums> for Sums {
     }
 }
 
-/// How often, if two numbers are equal, the whole interval of their difference lies on one given side of zero. The outermost
-/// values cannot be left out, so few clusters err more often.
-pub fn error_on_one_side(clusters: usize) -> f64 {
-    LEFT_OUT.max(0.5f64.powi(clusters.try_into().unwrap_or(i32::MAX)))
-}
-
 /// A metric, and the two beside it, pooled over each subset; `None` of a subset that weighs nothing.
 pub type OfSubsets = Vec<Option<[f64; 3]>>;
 

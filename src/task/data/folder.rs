@@ -144,7 +144,7 @@ mod tests {
         }
         let dataset = crate::task::DataSource::Path(folder.path().display().to_string());
         let hub = crate::lm::source::HubSettings::with_cache_dir("nowhere");
-        let read = |books: Books| crate::task::read_books(&dataset, &books, &hub, &());
+        let read = |books: Books| super::super::read_books(&dataset, &books, &hub, &());
         assert!(read(Books::All).unwrap_err().to_string().contains("two texts of"));
         assert_eq!(read(Books::First(1)).unwrap().len(), 1);
     }

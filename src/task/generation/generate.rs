@@ -9,7 +9,7 @@ use super::prompts::{EncodedPrompt, EncodedPrompts};
 use crate::eviction::CacheRule;
 use crate::lm::{GenerationSettings, LanguageModel};
 use crate::metric::MetricSum;
-use crate::task::cache::{CacheConfig, FullCachePrefix, format_of};
+use crate::task::cache::{CacheConfig, FullCachePrefix, options_of_prefix};
 use crate::task::canonical::json;
 use crate::task::memory::SampleLengths;
 use crate::task::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
@@ -113,7 +113,7 @@ impl Samples for EncodedPrompts {
         let of_config = |config: &CacheConfig| config.needs_to_go_on(end(config));
         let read = configs.iter().map(of_config).max().unwrap_or(0);
         let Some(prompt) = self.prompts.get(batch.start) else { return Ok(None) };
-        let configs = (configs, format_of(configs));
+        let configs = (configs, options_of_prefix(configs));
         FullCachePrefix::read_to(model, &prompt.tokens[..common], configs, (read, cuts), prompt.request.length)
     }
 

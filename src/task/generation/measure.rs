@@ -126,7 +126,7 @@ impl Generation<'_> {
         // How much a cache without a policy has allocated depends on the other prompts.
         let allocated_bytes = match self.config.cache.rule {
             CacheRule::Evict { .. } => peak.max(bytes),
-            _ => self.model.shape().cache_bytes(prompt.len() + new_tokens, config.format()),
+            _ => self.model.shape().cache_bytes(prompt.len() + new_tokens, config.cache.options),
         };
         let lengths = lengths.followed_by(follow);
         let prompt_tokens = prompt.len();
@@ -233,13 +233,13 @@ impl Generation<'_> {
                 model.read(&tokens[read..cut], &mut memory)?;
                 read = cut;
             }
-            peak = model.shape().cache_bytes(read, config.format());
+            peak = model.shape().cache_bytes(read, config.cache.options);
             model.cut(&mut memory)?;
         }
         let states = model.read(&tokens[read..], &mut memory)?; // (tokens, hidden)
         let state = states.narrow(0, tokens.len() - read - 1, 1)?;
         if config.cuts() && config.query_aware {
-            peak = model.shape().cache_bytes(tokens.len(), config.format());
+            peak = model.shape().cache_bytes(tokens.len(), config.cache.options);
             model.cut(&mut memory)?;
         }
         peak = peak.max(memory.bytes());

@@ -44,7 +44,7 @@ pub fn measure(
     let allocated_bytes = match (config.cache.rule, config.evicting(tokens)) {
         (CacheRule::Truncate { size }, _) if size < tokens => {
             truncated(model, sample, (config, size), &mut tally)?;
-            shape.cache_bytes(size, config.format())
+            shape.cache_bytes(size, config.cache.options)
         }
         (_, Some(policy)) => {
             let mut read;
@@ -64,7 +64,7 @@ pub fn measure(
                 None => read.bytes(),
                 Some(prompt) => {
                     memory = config.memory(shape, &lengths, Some(&(&read).into()));
-                    read.bytes().max(shape.cache_bytes(prompt, config.format()))
+                    read.bytes().max(shape.cache_bytes(prompt, config.cache.options))
                 }
             }
         }
@@ -73,7 +73,7 @@ pub fn measure(
             seconds += prefix.seconds;
             tally.add(&prefix.states, 1)?;
             // The prefix also has what windows have passed, for caches that branch off it.
-            shape.cache_bytes(tokens, config.format())
+            shape.cache_bytes(tokens, config.cache.options)
         }
     };
     side_files.extend(texts.map(|texts| tally.tokens(texts)));

@@ -80,10 +80,6 @@ impl Lifetimes {
         [SideFile { kind: "", table: log }, SideFile { kind: "groups", table: groups }]
     }
 
-    pub fn tokens(&self) -> usize {
-        self.tokens
-    }
-
     pub fn layers(&self) -> usize {
         self.left.len()
     }

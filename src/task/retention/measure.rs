@@ -41,7 +41,7 @@ impl RetentionSamples {
             (CacheRule::Truncate { size }, _) if size < tokens => {
                 let lead = usize::from(text.sample.bos.is_some());
                 let pieces = Lifetimes::of_pieces(shape.cached_layers().len(), tokens, size, lead);
-                (pieces.in_windows(shape), shape.cache_bytes(size, config.format()))
+                (pieces.in_windows(shape), shape.cache_bytes(size, config.cache.options))
             }
             (_, Some(policy)) => {
                 let (lifetimes, memory) = read(model, &text.sample.tokens, policy, config)?;
@@ -51,7 +51,7 @@ impl RetentionSamples {
             }
             _ => {
                 let all = Lifetimes::new(&vec![1; shape.cached_layers().len()], tokens);
-                (all.in_windows(shape), shape.cache_bytes(tokens, config.format()))
+                (all.in_windows(shape), shape.cache_bytes(tokens, config.cache.options))
             }
         };
         let mut sums = mean_lifetimes(&lifetimes, &text.labels);

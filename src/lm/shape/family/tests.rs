@@ -6,7 +6,7 @@ use super::super::config::ModelShape;
 use super::super::parts::Activation;
 use super::super::rope_shape::{RopeScaling, RopeShape};
 use super::*;
-use crate::eviction::CacheFormat;
+use crate::eviction::CacheOptions;
 use crate::lm::cache::rope::Rope;
 
 /// A small Llama with some changed fields.
@@ -25,7 +25,7 @@ fn defaults() {
     assert_eq!((shape.head_dim, shape.heads.kv_heads, shape.ropes[0].theta), (16, 4, 10_000.0));
     // 2 layers of (4 * 64 * 64 + 3 * 64 * 160 + 2 * 64), two matrices of 100 x 64, the last norm
     assert_eq!(shape.parameters(), 2 * (16_384 + 30_720 + 128) + 2 * 6_400 + 64);
-    assert_eq!(shape.cache_bytes(usize::MAX, CacheFormat::default()), u64::MAX);
+    assert_eq!(shape.cache_bytes(usize::MAX, CacheOptions::default()), u64::MAX);
 }
 
 #[test]
@@ -221,8 +221,8 @@ fn windows_are_those_of_transformers() {
     let shape = config(json!({"model_type": "mistral", "sliding_window": 8})).unwrap();
     // A window of 8 and a block of 128, in rows of 16.
     assert_eq!(
-        [100, 144, 145, 9000].map(|tokens| shape.cache_bytes(tokens, CacheFormat::default())
-            / shape.cache_bytes(1, CacheFormat::default())),
+        [100, 144, 145, 9000].map(|tokens| shape.cache_bytes(tokens, CacheOptions::default())
+            / shape.cache_bytes(1, CacheOptions::default())),
         [100, 144, 144, 144]
     );
 }
