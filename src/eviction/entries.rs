@@ -8,6 +8,7 @@ use super::budget::BudgetPool;
 use super::custom::FunctionInputs;
 use super::formula::{self, Function, ScoreCount, Scorer, Word, keep};
 use super::future::{RecordedAttention, SecondReading};
+use super::last_rows::LastRows;
 use super::score::Score;
 use super::settings::{Heads, Scope};
 use super::sized_policy::SizedPolicy;
@@ -96,6 +97,8 @@ pub(super) struct Bounded {
     pub limits: Vec<usize>,
     /// Whether the prompt will be cut.
     pub awaits_cut: bool,
+    /// Queries from which the scores of the prompt are computed when it is cut, where its last rows are enough.
+    pub last_rows: Option<LastRows>,
     /// Attention of the prompt's last query, kept for the cut: (groups)(entries); for a function per query head: (groups)(heads of the
     /// group, entries). Empty if the score keeps its own state.
     pub newest: Vec<Vec<f32>>,
@@ -108,6 +111,12 @@ pub(super) struct Bounded {
 impl Bounded {
     pub fn scorers(&mut self) -> impl Iterator<Item = &mut Scorer> {
         [&mut self.scorer, &mut self.divider].into_iter().flatten()
+    }
+
+    /// Lists the scorers that run at every row: none while queries are kept for a prompt's last rows.
+    pub fn scorers_of_rows(&mut self) -> impl Iterator<Item = &mut Scorer> {
+        let waits = self.last_rows.is_some();
+        self.scorers().filter(move |_| !waits)
     }
 
     /// Counts the scores by which entries leave now. The `mask` of a group is as of [`CacheEntries::attend`].
@@ -228,14 +237,18 @@ impl CacheEntries {
         policies.flat_map(|policy| policy.scores())
     }
 
-    /// Lists the scorers of the cache's policy, and of the policies that will cut it, that compute formulas.
-    pub(super) fn scorers(&mut self) -> impl Iterator<Item = &mut Scorer> {
+    /// Lists the state of the cache's policy, and of the policies that will cut it.
+    pub(super) fn each_bounded(&mut self) -> impl Iterator<Item = &mut Bounded> {
         let (bounded, cuts) = match &mut self.kind {
             Kind::Bounded(bounded) => (Some(&mut **bounded), &mut [][..]),
             Kind::Unbounded(own) => (None, &mut own.cuts[..]),
         };
-        let of_cuts = cuts.iter_mut().filter_map(CacheEntries::as_bounded_mut);
-        bounded.into_iter().chain(of_cuts).flat_map(Bounded::scorers)
+        bounded.into_iter().chain(cuts.iter_mut().filter_map(CacheEntries::as_bounded_mut))
+    }
+
+    /// Lists the scorers that run at every row.
+    pub(super) fn scorers_of_rows(&mut self) -> impl Iterator<Item = &mut Scorer> {
+        self.each_bounded().flat_map(Bounded::scorers_of_rows)
     }
 
     /// Which properties of new entries its scores read.
@@ -310,9 +323,8 @@ impl CacheEntries {
         let Kind::Bounded(bounded) = &mut self.kind else { return };
         // They are of the row before.
         bounded.newest.iter_mut().for_each(Vec::clear);
-        for scorer in bounded.scorers() {
-            scorer.begin(self.seen, rows, stride, new);
-        }
+        bounded.scorers_of_rows().for_each(|scorer| scorer.make_room(stride));
+        bounded.scorers().for_each(|scorer| scorer.join(self.seen, rows, new));
         if let Some(inputs) = &mut bounded.inputs {
             inputs.add(new);
         }
@@ -340,7 +352,7 @@ impl CacheEntries {
         let may_be_cut = attention.ends_read && (bounded.awaits_cut || policy.budget.pools_model());
         let row = formula::Row { attention, vectors, step, decides: decides || may_be_cut };
         let mask = &mask;
-        for scorer in bounded.scorers() {
+        for scorer in bounded.scorers_of_rows() {
             for (group, HeadGroup { positions, .. }) in self.groups.iter().enumerate() {
                 let mask = mask(group);
                 let unprotected = self.groups[group].candidates(policy, mask.len());

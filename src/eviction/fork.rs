@@ -7,6 +7,7 @@ use super::custom::FunctionInputs;
 use super::entries::{Bounded, CacheEntries, HeadGroup, Kind, Received, Unbounded};
 use super::formula::{ScoreCount, Scorer};
 use super::future::RecordedAttention;
+use super::last_rows::LastRows;
 use super::method::Method;
 use super::score::Score;
 use super::settings::{Heads, Scope};
@@ -97,6 +98,29 @@ impl CacheEntries {
     /// Whether a policy evicts from the cache by scores that are drawn with a salt.
     fn draws_like(&self, policy: Option<SizedPolicy>, salt: u64) -> bool {
         self.as_bounded().is_some_and(|bounded| Some(bounded.policy) == policy && bounded.salt == salt)
+    }
+
+    /// Makes an empty cache, and those that will cut its prompt, compute the scores of a prompt when it is cut, where they need its last
+    /// rows only. It must be given the [queries](super::BlockScan::keep_queries) of every block. Where a window removes entries before the
+    /// cut, the last rows are not enough.
+    #[must_use]
+    pub fn with_last_rows(mut self) -> CacheEntries {
+        let caches = match &mut self.kind {
+            _ if self.window.is_some() => return self,
+            Kind::Bounded(bounded) => std::slice::from_mut(&mut **bounded),
+            Kind::Unbounded(own) => {
+                let cuts = std::mem::take(&mut own.cuts).into_iter().map(CacheEntries::with_last_rows);
+                own.cuts = cuts.collect();
+                &mut []
+            }
+        };
+        for bounded in caches.iter_mut().filter(|bounded| bounded.policy.schedule.cuts() && bounded.awaits_cut) {
+            let most = bounded.scorers().map(|scorer| scorer.horizon().filter(|_| !scorer.wants_reread()));
+            let most = most.fold(Some(1), |most, own| Some(most?.max(own?)));
+            // Of one row there are no lists to keep.
+            bounded.last_rows = most.filter(|rows| *rows > 1).map(LastRows::new);
+        }
+        self
     }
 
     /// A cache that has read the first `len` tokens of this unbounded one, a prompt, and will be cut as `policy` says. `cuts` are
@@ -218,6 +242,7 @@ impl Bounded {
             inputs: policy.score.is_function().then(|| FunctionInputs::new(heads.groups(policy.scope))),
             limits: policy.group_sizes(heads),
             awaits_cut: false,
+            last_rows: None,
             newest: Vec::new(),
             score_count: ScoreCount::default(),
             salt,

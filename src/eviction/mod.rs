@@ -19,6 +19,7 @@ mod entries;
 mod fork;
 pub mod formula;
 mod future;
+mod last_rows;
 mod method;
 mod named_policy;
 mod on_device;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Formula;
 use super::canonical::Expr;
 use super::loops::{Column, Entries, Kept, Step, elementwise, highest_if_nan, near_entries, over_entries, pool};
-use super::program::{Columns, Instruction, Operand, Operation, compile};
+use super::program::{Columns, Instruction, Operand, Operation, compile, horizon};
 use super::statistics::{self, QueryStatistics};
 use super::words::{Function, Word};
 use crate::eviction::block::{Attention, NewEntries, Vectors};
@@ -121,8 +121,28 @@ impl Scorer {
         self.future = Some((future, later));
     }
 
-    /// Makes room for a block whose rows are `stride` long, and takes what is known of its `rows` new entries.
-    pub fn begin(&mut self, seen: usize, rows: usize, stride: usize, new: &NewEntries<'_>) {
+    /// How many of the last rows the scores need; `None` if all.
+    pub fn horizon(&self) -> Option<usize> {
+        horizon(&self.program)
+    }
+
+    /// Makes room for rows that are `stride` long.
+    pub fn make_room(&mut self, stride: usize) {
+        for group in &mut self.groups {
+            for (instruction, kept) in self.program.iter().zip(&mut group.kept) {
+                // The future of new entries is known, and is added when they join.
+                let is_known = instruction.uses(Word::FutureAttention) && self.future.is_some();
+                if !is_known && !instruction.operation.is_fixed() {
+                    kept.columns.iter_mut().for_each(|column| column.resize(stride, kept.start));
+                    kept.totals.iter_mut().for_each(|column| column.resize(stride, 0.0));
+                }
+            }
+            group.results.iter_mut().flatten().for_each(|column| column.resize(stride, 0.0));
+        }
+    }
+
+    /// Takes what is known of a block's `rows` new entries, after `seen` others.
+    pub fn join(&mut self, seen: usize, rows: usize, new: &NewEntries<'_>) {
         let kv_members = self.heads.kv_heads / self.groups.len();
         for (index, group) in self.groups.iter_mut().enumerate() {
             for (instruction, kept) in self.program.iter().zip(&mut group.kept) {
@@ -160,12 +180,8 @@ impl Scorer {
                             }
                         }));
                     }
-                } else {
-                    kept.columns.iter_mut().for_each(|column| column.resize(stride, kept.start));
-                    kept.totals.iter_mut().for_each(|column| column.resize(stride, 0.0));
                 }
             }
-            group.results.iter_mut().flatten().for_each(|column| column.resize(stride, 0.0));
         }
     }
 

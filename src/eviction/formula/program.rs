@@ -94,6 +94,18 @@ impl Instruction {
         )
     }
 
+    /// Of how many of the last steps its value needs all that is computed, where those are the steps of its arguments; `None` if of all.
+    fn horizon(&self, arguments: Option<usize>) -> Option<usize> {
+        match self.operation {
+            Operation::Word(Word::FutureAttention) => None,
+            Operation::Function(Function::Window | Function::Peak, steps) if steps > 0.0 => {
+                arguments.map(|own| own + steps as usize - 1)
+            }
+            Operation::Function(function, _) if function.remembers() || self.expects() => None,
+            _ => arguments,
+        }
+    }
+
     /// How many of `heads` query heads of a decision share a column, where `per_kv` share a key-value head.
     pub fn sharing(&self, heads: usize, per_kv: usize) -> usize {
         match self.per_head {
@@ -149,6 +161,21 @@ pub(super) fn compile(expr: &'static Expr, size: usize, sizes_differ: bool) -> V
         }
     }
     program
+}
+
+/// How many of the last steps, and so of the last rows of queries, a score needs: one of what remembers nothing, `None` where all count.
+pub(super) fn horizon(program: &[Instruction]) -> Option<usize> {
+    let mut horizons: Vec<Option<usize>> = Vec::new();
+    for instruction in program {
+        let of_argument = |argument: &Operand| match argument {
+            Operand::Result(index) => horizons[*index],
+            Operand::Number(_) => Some(1),
+        };
+        let arguments = instruction.arguments.iter().map(of_argument);
+        let most = arguments.fold(Some(1), |most, own| Some(most?.max(own?)));
+        horizons.push(instruction.horizon(most));
+    }
+    horizons.last().copied().unwrap_or(Some(1))
 }
 
 fn compile_into(expr: &'static Expr, sizes: (usize, bool), program: &mut Vec<Instruction>) -> Operand {

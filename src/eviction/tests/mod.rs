@@ -81,6 +81,17 @@ impl Vectors for Columns<'_> {
         formula::MeanRotation { cos: vec![cos], sin: vec![sin] }
     }
 
+    /// A query is its position in the text.
+    fn logits(&self, kv_head: usize, queries: &[f32], columns: usize, (logits, stride): (&mut [f32], usize)) {
+        let per_kv = self.0.heads.per_kv_head();
+        let rows = queries.len() / per_kv;
+        for (at, (query, logits)) in queries.iter().zip(logits.chunks_exact_mut(stride)).enumerate() {
+            for (position, logit) in self.1[kv_head][..columns].iter().zip(logits) {
+                *logit = self.0.logit(kv_head * per_kv + at / rows, *query as usize, *position);
+            }
+        }
+    }
+
     fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]) {
         let kv_head = head / self.0.heads.per_kv_head();
         let value = |column: usize| self.0.value(kv_head, self.1[kv_head][column]);
@@ -206,6 +217,8 @@ impl Case {
                 ends_read: start + rows == to,
             };
             let mut scan = entries.begin(rows, &new);
+            let of_head = |_| (start..start + rows).map(|position| position as f32);
+            scan.keep_queries(&(0..self.heads.heads).flat_map(of_head).collect::<Vec<f32>>());
             let stride = scan.stride();
             let key_at = |head: usize, column: usize| {
                 let kv_head = head / self.heads.per_kv_head();

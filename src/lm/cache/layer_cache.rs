@@ -64,6 +64,11 @@ impl LayerCache {
             Some(future) => entries.with_future(future[at].clone()),
             None => entries,
         };
+        // KIVI packs keys some time after their first use, which then give other logits.
+        let entries = match plan.options.format.kivi_bits() {
+            Some(_) => entries,
+            None => entries.with_last_rows(),
+        };
         let in_window = window.filter(|_| !plan.forks).map_or(usize::MAX, |window| window.saturating_add(BLOCK));
         let rooms: Vec<usize> = rooms.into_iter().map(|room| vector::padded(room.min(in_window))).collect();
         // Without evictions, rank and position are the same.

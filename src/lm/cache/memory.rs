@@ -105,7 +105,7 @@ impl Memory {
     /// one that was made by `plan` from the start, if that has [`Positions::Absolute`](crate::eviction::Positions::Absolute); its
     /// log lacks only what windows of layers had passed. `None` as for [`CacheEntries::fork`], and for an unbounded plan.
     pub fn fork(&self, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
-        self.fork_by(None, len, plan)
+        self.fork_by(None, len, plan, &[])
     }
 
     /// A memory of these layers, which have read the first `len` tokens of this one; `None` where the states of others are not known.
@@ -137,20 +137,25 @@ impl Memory {
         PromptScores(self.layers.iter_mut().map(|layer| layer.entries.take_cuts()).collect())
     }
 
-    /// A memory that has read the beginning of a prompt by which `scores` were taken from this unbounded one, `len` tokens, and that
-    /// will be cut as the plan's policy says; at once if the prompt `ends` there. It equals one that was made by `plan` from the start,
-    /// if that has [`Positions::Absolute`](crate::eviction::Positions::Absolute). `None` where the policy was not among those of the plan.
-    pub fn fork_for_cut(
+    /// A memory as of [`LanguageModel::fork_for_cut`](crate::lm::LanguageModel::fork_for_cut), by the `shapes` of its layers.
+    pub(in crate::lm) fn fork_for_cut(
         &self,
-        scores: &PromptScores,
+        (scores, ends): (&PromptScores, bool),
         len: usize,
-        ends: bool,
         plan: &MemoryPlan<'_>,
+        shapes: &[AttentionShape<'_>],
     ) -> Option<Memory> {
-        self.fork_by(Some((scores, ends)), len, plan)
+        self.fork_by(Some((scores, ends)), len, plan, shapes)
     }
 
-    fn fork_by(&self, cut: Option<(&PromptScores, bool)>, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
+    /// Forks the memory. A prompt that is cut at once needs the `shapes` of its layers.
+    fn fork_by(
+        &self,
+        cut: Option<(&PromptScores, bool)>,
+        len: usize,
+        plan: &MemoryPlan<'_>,
+        shapes: &[AttentionShape<'_>],
+    ) -> Option<Memory> {
         let &MemoryPlan { policy, seed, measure_loss, options, expect, text, .. } = plan;
         let policy = policy?;
         let policies =
@@ -167,9 +172,16 @@ impl Memory {
         let kept = match cut {
             Some((_, true)) => {
                 let logs = logs.iter_mut().map(Option::as_mut);
-                let layers = entries.iter_mut().zip(logs);
-                let own = |(entries, log)| LayerEntries { entries, log, vectors: None };
-                evict_together(&mut layers.map(own).collect::<Vec<_>>(), true)
+                // What a window has passed may be in the tables still.
+                let vectors = self.layers.iter().zip(shapes).map(|(layer, shape)| {
+                    let has_all = layer.entries.window.is_none();
+                    vectors_of(&layer.tables, shape, layer.is_long).filter(|_| has_all)
+                });
+                let vectors: Vec<Option<BlockVectors<'_>>> = vectors.collect();
+                let layers = entries.iter_mut().zip(logs).zip(&vectors).map(|((entries, log), vectors)| {
+                    LayerEntries { entries, log, vectors: vectors.as_ref().map(|vectors| vectors as &dyn Vectors) }
+                });
+                evict_together(&mut layers.collect::<Vec<_>>(), true)
             }
             _ => entries.iter().map(|_| None).collect(),
         };
@@ -243,17 +255,7 @@ impl Memory {
         let mut parts = Vec::new();
         for (layer, shape) in self.layers.iter_mut().zip(shapes) {
             let LayerCache { entries, tables, log, is_long } = layer;
-            let vectors = match tables {
-                Tables::Host(HostTables { keys, values, .. }) => {
-                    let (keys, values) = match keys {
-                        Keys::Absolute(keys) => (CachedKeys::Absolute(keys), values_of(keys, values)),
-                        Keys::Rerotated(keys) => (CachedKeys::Rerotated(keys), &*values),
-                    };
-                    let frequencies = shape.rope.frequencies(*is_long);
-                    Some(BlockVectors { shape, keys, values, queries: &[], frequencies })
-                }
-                Tables::Gpu(_) => None,
-            };
+            let vectors = vectors_of(tables, shape, *is_long);
             let was_cut = ends_prompt && entries.awaits_cut();
             parts.push((entries, log, vectors, was_cut));
         }
@@ -364,6 +366,16 @@ impl Memory {
     pub fn lost(&self) -> Option<&[f32]> {
         self.lost.as_deref()
     }
+}
+
+/// Keys and values of a layer's cache; `None` of one on a GPU.
+fn vectors_of<'a>(tables: &'a Tables, shape: &'a AttentionShape<'a>, is_long: bool) -> Option<BlockVectors<'a>> {
+    let Tables::Host(HostTables { keys, values, .. }) = tables else { return None };
+    let (keys, values) = match keys {
+        Keys::Absolute(keys) => (CachedKeys::Absolute(keys), values_of(keys, values)),
+        Keys::Rerotated(keys) => (CachedKeys::Rerotated(keys), values),
+    };
+    Some(BlockVectors { shape, keys, values, queries: &[], frequencies: shape.rope.frequencies(is_long) })
 }
 
 /// The rooms of a layer's key-value heads, with a block. They grow where nothing leaves any more.

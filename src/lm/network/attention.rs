@@ -262,6 +262,7 @@ impl<'a> Projections<'a> {
                     }
                 }
                 keys.turn(queries);
+                scan.keep_queries(queries);
                 self.logits_of_all(queries, keys, (&columns, stride), logits);
                 let clock = Instant::now();
                 let vectors = self.vectors(CachedKeys::Absolute(keys), values_of(keys, values), frequencies);
@@ -279,7 +280,9 @@ impl<'a> Projections<'a> {
             Keys::Rerotated(keys) => {
                 let clock = Instant::now();
                 let place = (&held[..], position, frequencies);
-                self.scan_rerotated((keys, values), &mut scan, place, logits, &mut scratch.normaliser, log);
+                let normaliser = &mut scratch.normaliser;
+                self.scan_rerotated((keys, values), &mut scan, place, (queries, logits), normaliser, log);
+                scan.keep_queries(queries);
                 scratch.stats.scan += clock.elapsed();
             }
         }
@@ -422,24 +425,7 @@ impl<'a> Projections<'a> {
         let by_head = logits.par_chunks_mut(per_kv * rows * stride).enumerate();
         by_head.with_min_len(self.heads_at_once(stride)).for_each(|(kv_head, logits)| {
             let queries = &queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim];
-            let width = match keys {
-                Store::Floats(keys) => {
-                    // Whole lanes, unless the cache was shrunk to fit its entries.
-                    let width = vector::padded(columns[kv_head]).min(keys.capacity(kv_head));
-                    let keys = Right::Transposed(keys.head(kv_head));
-                    product((per_kv * rows, width, dim), (logits, stride), (queries, dim), keys);
-                    width
-                }
-                _ => {
-                    keys.each_tile(kv_head, columns[kv_head], dim, |first, keys| {
-                        let sides = (per_kv * rows, keys.len() / dim, dim);
-                        product(sides, (&mut logits[first..], stride), (queries, dim), Right::Transposed(keys));
-                    });
-                    columns[kv_head]
-                }
-            };
-            // Columns beyond the last of each row are masked, but must be numbers.
-            logits.chunks_exact_mut(stride).for_each(|row| row[width..].fill(0.0));
+            keys.logits(kv_head, columns[kv_head], (queries, dim), (logits, stride));
             self.shape.cap(logits);
         });
     }
@@ -451,14 +437,13 @@ impl<'a> Projections<'a> {
         (keys, values): (&mut RerotatedKeys, &Store),
         scan: &mut BlockScan<'_>,
         (held, position, frequencies): (&[usize], usize, &Frequencies),
-        logits: &mut [f32],
+        (queries, logits): (&mut [f32], &mut [f32]),
         normaliser: &mut Normaliser,
         mut log: Option<&mut Vec<Eviction>>,
     ) {
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows, stride) = (self.shape.head_dim, self.rows, scan.stride());
         let per_kv = self.shape.heads.per_kv_head();
-        let mut query = vec![0.0; dim];
         for row in 0..rows {
             let key = &self.new.keys[row * kv_heads * dim..][..kv_heads * dim];
             let coordinates = keys.push(held, row, key, scan, frequencies);
@@ -470,10 +455,11 @@ impl<'a> Projections<'a> {
                 for member in 0..per_kv {
                     let head = kv_head * per_kv + member;
                     let from = &self.new.queries[(row * heads + head) * dim..][..dim];
-                    rotate_head(from, angles.row(keys.group_of(kv_head)), scale, &mut query);
+                    let query = &mut queries[(head * rows + row) * dim..][..dim];
+                    rotate_head(from, angles.row(keys.group_of(kv_head)), scale, query);
                     let logits = &mut logits[(head * rows + row) * stride..][..lanes];
                     let (logits, end) = logits.split_at_mut(lanes.min(capacity));
-                    vector::combine(&query, table, capacity, logits);
+                    vector::combine(query, table, capacity, logits);
                     self.shape.cap(logits);
                     end.fill(0.0);
                 }

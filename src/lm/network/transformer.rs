@@ -26,7 +26,7 @@ use crate::lm::arithmetic::layers::{Linear, Products, Weight, compute_type, in_p
 use crate::lm::arithmetic::rows::rms_norm;
 use crate::lm::arithmetic::types::{Arithmetic, WeightType};
 use crate::lm::cache::attention_shape::AttentionShape;
-use crate::lm::cache::memory::Memory;
+use crate::lm::cache::memory::{Memory, PromptScores};
 use crate::lm::cache::plan::MemoryPlan;
 use crate::lm::cache::rope::{Angles, Rope};
 use crate::lm::device::Device;
@@ -306,6 +306,19 @@ impl LanguageModel {
         self.end_prompt(memory)?;
         memory.evict_together(&self.attention_shapes(), true);
         Ok(())
+    }
+
+    /// Makes a memory that has read the beginning of a prompt, `len` tokens, by which `scores` were taken from the unbounded `full` one, and
+    /// that will be cut as the plan's policy says; at once if the prompt `ends` there. It equals one that was made by `plan` from the start,
+    /// if that has [`Positions::Absolute`](crate::eviction::Positions::Absolute). `None` where the policy was not among those of the plan.
+    pub fn fork_for_cut(
+        &self,
+        full: &Memory,
+        (scores, ends): (&PromptScores, bool),
+        len: usize,
+        plan: &MemoryPlan<'_>,
+    ) -> Option<Memory> {
+        full.fork_for_cut((scores, ends), len, plan, &self.attention_shapes())
     }
 
     /// Records the attention of a text under the full cache, by layer, over the decision groups of a scope.
