@@ -7,6 +7,18 @@ emulated() {
         cargo test --release --locked --features emulate --test device "$@"
 }
 
+# Registers and spilled bytes of the CUDA kernels, by NVIDIA's compiler, which needs no card.
+registers() {
+    local venv
+    venv=$(mktemp -d)
+    if python3 -m venv "$venv" 2>/dev/null && "$venv/bin/pip" install --quiet nvidia-cuda-nvrtc==13.0.88 2>/dev/null; then
+        "$venv/bin/python" .ci/checks/kernel_registers.py
+    else
+        echo "SKIPPED: no Python with venv, or no PyPI, so registers of kernels are unchecked" >&2
+    fi
+    rm -rf "$venv"
+}
+
 # The Python module: the wheel and its tests in a fresh virtual environment.
 wheel() {
     local venv

@@ -25,6 +25,9 @@ pub(super) struct Arguments {
     /// Only cells with one of these values, such as model=owner/name; may be repeated
     #[arg(long, value_name = "KEY=VALUES")]
     only: Vec<Only>,
+    /// Leave out the weights of models: fetch descriptions, tokenizers and texts, from which `plan` says what the weights would need
+    #[arg(long)]
+    without_weights: bool,
 }
 
 /// Prepares the sweep as `run` does, which fetches and checks everything. Exit code 4 if something cannot be had.
@@ -32,14 +35,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let sweep = Sweep::read(&arguments.sweep, &[])?;
     let selection = Selection { only: arguments.only.clone(), ..Selection::default() };
     let cells = selection.of(&sweep)?;
-    let hub = HubSettings::from_env()?;
+    let hub = HubSettings { without_weights: arguments.without_weights, ..HubSettings::from_env()? };
     let prepared = run::prepare(&sweep, &cells, None, &hub, &Progress::new(Mode::Auto), "")?;
     let mut text = String::new();
     let mut model = None;
     for group in &prepared.model_tasks {
         if model != Some(&group.model) {
             let weights = Bytes(group.files.weight_bytes());
-            text += &format!("{}: {weights} of weights, {}\n", group.model, group.revision);
+            let absent = if group.files.has_weights() { "" } else { " left on the hub" };
+            text += &format!("{}: {weights} of weights{absent}, {}\n", group.model, group.revision);
             model = Some(&group.model);
         }
         let samples = counted(group.samples.len(), "sample");
@@ -54,6 +58,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         return Ok(4);
     }
     let cache = hub.cache_dir.display();
-    tell(format!("all is there (cache: {cache}); with HF_HUB_OFFLINE=1 `run` uses no network"));
+    match arguments.without_weights {
+        true => tell(format!("what `plan` reads is there (cache: {cache})")),
+        false => tell(format!("all is there (cache: {cache}); with HF_HUB_OFFLINE=1 `run` uses no network")),
+    }
     Ok(0)
 }

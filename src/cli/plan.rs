@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let hub = HubSettings::from_env()?;
     let is_offline = hub.offline;
     // A plan fetches nothing.
-    let hub = HubSettings { offline: true, ..hub };
+    let hub = HubSettings { offline: true, without_weights: true, ..hub };
     let cells = arguments.sweep.cells(&sweep, Mode::Auto)?;
     // Only timed cells depend on the machine; other plans do not need the GPU to be there.
     let timed = sweep.tasks.iter().any(|task| task.is_timed());
@@ -64,16 +64,37 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let (missing, fails) = missing(&prepared, is_offline);
     sweep_notes::without_template(&prepared).iter().for_each(|note| Mode::Auto.note(note));
     let heading = format!("sweep {}, results in {}\n", sweep.name, folder.display());
-    let mut on_host = String::new();
+    let mut on_gpu = String::new();
     if arguments.sweep.machine.device.may_be_gpu() {
-        for line in prepared.model_tasks.iter().flat_map(ModelTask::on_host) {
-            on_host += &format!("\n{line}\n");
-        }
+        on_gpu = prepared.model_tasks.iter().map(on_gpu_lines).collect();
     }
-    print(&(heading + &describe(&prepared, &seconds, threads) + &on_host + &found + &damaged + &missing))?;
+    print(&(heading + &describe(&prepared, &seconds, threads) + &on_gpu + &found + &damaged + &missing))?;
     let mut cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let is_complete = prepared.unavailable.is_empty() && cells.all(|cell| cell.status == Status::Done);
     Ok(if fails || (arguments.check && !is_complete) { 4 } else { 0 })
+}
+
+/// Lines about a model and a task on a GPU: how many texts fit, how long an H200 takes, and what stays on the host.
+fn on_gpu_lines(model_task: &ModelTask) -> String {
+    let fit = |memory| run::texts_on_card(model_task, memory);
+    let mut text = format!(
+        "\n{} with {} on a GPU: {} at once fit in 80 GB, {} in 141 GB",
+        model_task.task.name,
+        model_task.model,
+        counted(fit(80_000_000_000), "text"),
+        fit(run::H200_BYTES)
+    );
+    if let Some(seconds) = run::estimate_on_h200(model_task) {
+        text += &format!(
+            "; about {} on an H200 by the rates measured there with LLaMA-2-7B's shape (docs/gpu.md)",
+            duration(seconds)
+        );
+    }
+    text += "\n";
+    for line in model_task.on_host() {
+        text += &format!("  {line}; not in that time\n");
+    }
+    text
 }
 
 /// Counts complete cells whose files are damaged as cells to do, and says what is wrong with them.
@@ -153,8 +174,13 @@ fn describe(prepared: &Prepared, seconds: &[Vec<f64>], threads: usize) -> String
 /// lengths and memory.
 fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) -> String {
     let shape = &model_task.files.shape;
+    let bytes = Bytes(model_task.files.weight_bytes());
+    let weights = match model_task.files.has_weights() {
+        true => format!("{bytes} of weights"),
+        false => format!("about {bytes} of weights, which are not on this machine"),
+    };
     let mut text = format!(
-        "\n{} ({} parameters{}, {} of weights), {} on {} ({}, {} tokens, BOS {})\n",
+        "\n{} ({} parameters{}, {weights}), {} on {} ({}, {} tokens, BOS {})\n",
         model_task.model,
         count(shape.parameters()),
         if shape.active_parameters() < shape.parameters() {
@@ -162,7 +188,6 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
         } else {
             String::new()
         },
-        Bytes(model_task.files.weight_bytes()),
         model_task.task.name,
         model_task.task.dataset,
         counted(model_task.samples.len(), "sample"),
@@ -175,7 +200,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     let line = |policy: &str, size: &str, entries: &str, state: &str, cache: &str, time: &str| {
         format!("  {policy:<width$} {size:>size_width$} {entries:>12}  {state:<28} {cache:>12} {time:>10}\n")
     };
-    text += &line("policy", "size", "entries", "state", "cache", "time");
+    text += &line("policy", "size", "entries", "state", "allocated", "time");
     for (cell, seconds) in model_task.cells.iter().zip(seconds) {
         let size = cell.cell.size_text().unwrap_or("-".into());
         let entries = model_task.task.cache_entries(&cell.cell.cache, shape);
@@ -324,7 +349,7 @@ fn missing(prepared: &Prepared, is_offline: bool) -> (String, bool) {
     let mut reasons: IndexMap<String, (usize, IndexSet<String>)> = IndexMap::new();
     for Unavailable { model, task, cells, error } in &prepared.unavailable {
         let reason = if !is_offline && error.chain().any(needs_network) {
-            "not on this machine yet; `run` fetches what is missing from the hub".to_string()
+            "not on this machine yet; `run` fetches what is missing from the hub, and `fetch --without-weights` what `plan` reads".to_string()
         } else {
             fails = true;
             format!("{error:#}")

@@ -34,7 +34,7 @@ enum Weights {
     Random(usize),
     /// Inside the program.
     Pocket,
-    /// On this machine; of a GGUF file, which holds everything, with its header.
+    /// On this machine, unless a model is only described; of a GGUF file, which holds everything, with its header.
     Files(Box<StampedFiles>, Option<Gguf>),
 }
 
@@ -213,9 +213,15 @@ impl ModelFiles {
         }
     }
 
-    /// The weights as they are stored; `None` where they are drawn.
+    /// Whether the weights are on this machine, or made there.
+    pub fn has_weights(&self) -> bool {
+        !matches!(&self.weights, Weights::Files(stamped, _) if stamped.files.weights.is_empty())
+    }
+
+    /// The weights as they are stored; `None` where they are drawn or not on this machine.
     fn stored(&self) -> Result<Option<weights::Weights>> {
         Ok(match &self.weights {
+            Weights::Files(..) if !self.has_weights() => None,
             Weights::Files(stamped, _) => Some(weights::Weights::open(&stamped.files.weights)?),
             Weights::Pocket => Some(pocket::weights()?),
             Weights::Random(_) => None,
@@ -234,9 +240,12 @@ impl ModelFiles {
         }
     }
 
-    /// Bytes of the weight files.
+    /// Bytes of the weight files; where they are not on this machine, about those that they would have.
     pub fn weight_bytes(&self) -> u64 {
         match &self.weights {
+            Weights::Files(stamped, _) if !self.has_weights() => {
+                self.shape.parameters() * config::stored_type(&stamped.files.config).size_in_bytes() as u64
+            }
             Weights::Files(stamped, _) => {
                 let files = &stamped.files.weights;
                 files.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum()
@@ -252,7 +261,10 @@ impl ModelFiles {
             // Integers are exact however large the model is.
             Ok(Some(weights)) if weights.is_gguf() && self.arithmetic == Arithmetic::Fast => Some(DType::F32),
             Ok(Some(weights)) => weights.dtype().ok().map(|(_, dtype)| dtype),
-            Ok(None) => Some(DType::F32),
+            Ok(None) => Some(match &self.weights {
+                Weights::Files(stamped, _) => config::stored_type(&stamped.files.config),
+                Weights::Random(_) | Weights::Pocket => DType::F32,
+            }),
             Err(_) => None,
         }
     }

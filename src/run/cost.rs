@@ -6,7 +6,7 @@
 
 use anyhow::Result;
 
-use super::machine::{MOST_SIDE_BY_SIDE, workers};
+use super::machine::{H200_BYTES, MOST_SIDE_BY_SIDE, texts_on_card, workers};
 use super::prepare::{ModelTask, NamedCell, Prepared};
 use crate::eviction::formula::{Function, Word};
 use crate::eviction::{CacheRule, Policy};
@@ -70,6 +70,8 @@ struct Seconds {
     logits: f64,
     /// Reading all weights from memory.
     weights: f64,
+    /// A launch of a kernel in a step of writing.
+    launch: f64,
 }
 
 impl Seconds {
@@ -83,6 +85,26 @@ impl Seconds {
             entry: heads * (4.0 * shape.head_dim as f64 / PRODUCTS + SCAN),
             logits: 2.0 * output / products + SCAN * shape.vocab as f64,
             weights: 4.0 * (layers + output) / MEMORY,
+            launch: 0.0,
+        }
+    }
+
+    /// On an NVIDIA H200 with weights of 16 bits and `texts` at once: rates that give the seconds which docs/gpu.md has of 4 layers of
+    /// LLaMA-2-7B's shape. A policy that evicts with `every` token waits for a scan of the rows, which texts share.
+    fn on_h200(shape: &ModelShape, texts: usize, scans: bool) -> Seconds {
+        const WEIGHTS: f64 = 700e12;
+        const ATTENTION: f64 = 25e12;
+        const MEMORY: f64 = 3.25e12;
+        let layers = (shape.layers * shape.layer_weights()) as f64;
+        let output = (shape.vocab * shape.hidden) as f64;
+        let heads = (shape.layers * shape.heads.heads) as f64;
+        let waits = if scans { shape.layers as f64 / texts as f64 } else { 0.0 };
+        Seconds {
+            token: 2.0 * layers / WEIGHTS + 0.3e-9 * (shape.layers * shape.hidden) as f64 + 4.75e-6 * waits,
+            entry: heads * 4.0 * shape.head_dim as f64 / ATTENTION + 0.011e-6 * waits,
+            logits: 2.0 * output / WEIGHTS,
+            weights: 2.0 * (layers + output) / MEMORY,
+            launch: 25e-6 * shape.layers as f64,
         }
     }
 
@@ -97,27 +119,42 @@ impl Seconds {
     fn step(&self, texts: usize, entries: f64) -> f64 {
         let texts = texts as f64;
         let slower = MANY_ROWS + (ONE_ROW - MANY_ROWS) * 8.0 / (7.0 + texts);
-        self.weights + texts * (slower * (self.token + self.logits) + entries * self.entry)
+        self.weights + self.launch * (39.0 + 2.0 * texts) + texts * (slower * (self.token + self.logits) + entries * self.entry)
     }
 }
 
 impl Cost {
     /// The cost of all samples of a cell on the nominal machine, if texts are generated to their full length.
     pub(super) fn nominal(model_task: &ModelTask, cell: &NamedCell) -> Cost {
-        let config = model_task.cache_config(cell);
         let shape = &model_task.files.shape;
         let seconds = Seconds::nominal(shape, model_task.model.arithmetic);
-        let decision = config
-            .cache
-            .rule
-            .sized()
-            .map_or(0.0, |policy| (shape.layers * shape.heads.heads) as f64 * decision(*policy));
+        let policy = cell.cell.cache.rule.sized();
+        let decision = policy.map_or(0.0, |policy| (shape.layers * shape.heads.heads) as f64 * decision(*policy));
         let own = Seconds { entry: seconds.entry + decision, ..seconds };
+        Self::of(model_task, cell, (&own, &seconds), slowness(cell), MOST_SIDE_BY_SIDE)
+    }
+
+    /// The cost of all samples of a cell on an H200 that reads and writes `texts` at once.
+    fn on_h200(model_task: &ModelTask, cell: &NamedCell, texts: usize) -> Cost {
+        let seconds = |scans| Seconds::on_h200(&model_task.files.shape, texts, scans);
+        let scans = cell.cell.cache.rule.sized().is_some_and(|policy| policy.schedule.every().is_some());
+        Self::of(model_task, cell, (&seconds(scans), &seconds(false)), 1.0, texts)
+    }
+
+    /// The cost of all samples: `own` seconds for what the cell reads, which takes `slowness` times as long, and those of the full cache.
+    fn of(
+        model_task: &ModelTask,
+        cell: &NamedCell,
+        (own, seconds): (&Seconds, &Seconds),
+        slowness: f64,
+        side_by_side: usize,
+    ) -> Cost {
+        let config = model_task.cache_config(cell);
         let mut cost = Cost { own: FILE, shared: 0.0 };
         for batch in model_task.samples.batches() {
             let texts = batch.len();
             let tokens = model_task.samples.cost(batch, &config);
-            let parts = slowness(cell) * own.of_parts(&tokens, &config);
+            let parts = slowness * own.of_parts(&tokens, &config);
             let again = seconds.read(texts, tokens.read_again, tokens.read_again as f64 / 2.0 / texts as f64);
             let scored = if config.compare { 2 * tokens.scored } else { tokens.scored };
             let reading = parts + again + scored as f64 * seconds.logits;
@@ -130,7 +167,7 @@ impl Cost {
                 })
             } else {
                 // Texts join where others have ended, so there are always about as many.
-                let side_by_side = texts.min(MOST_SIDE_BY_SIDE);
+                let side_by_side = texts.min(side_by_side);
                 reading + tokens.written.div_ceil(side_by_side) as f64 * step(side_by_side)
             };
             cost.shared += seconds.read(1, tokens.shared, tokens.shared as f64 / 2.0);
@@ -220,6 +257,18 @@ pub fn estimate(prepared: &Prepared, threads: usize) -> Result<Vec<Vec<f64>>> {
         model_task.cells.iter().map(|cell| slower * left(cell) / parallel).collect()
     };
     Ok(prepared.model_tasks.iter().map(of_task).collect())
+}
+
+/// The seconds that a model and a task take on an H200, without cells whose attention stays on the host; `None` where none is left, or
+/// not one text fits.
+pub fn estimate_on_h200(model_task: &ModelTask) -> Option<f64> {
+    let texts = texts_on_card(model_task, H200_BYTES);
+    let on_card: Vec<&NamedCell> =
+        model_task.cells.iter().filter(|cell| texts > 0 && model_task.why_on_host(cell).is_none()).collect();
+    let costs = on_card.iter().map(|cell| (Cost::on_h200(model_task, cell, texts), model_task.measured(cell).1));
+    let shared = costs.clone().map(|(cost, measured)| (1.0 - measured) * cost.shared).fold(0.0, f64::max);
+    let own: f64 = costs.map(|(cost, measured)| (1.0 - measured) * cost.own).sum();
+    (!on_card.is_empty()).then_some(shared + own)
 }
 
 #[cfg(test)]

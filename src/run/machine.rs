@@ -108,6 +108,20 @@ pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, j
     Workers { workers, threads: threads_of(workers), side_by_side }
 }
 
+/// Memory of an NVIDIA H200.
+pub const H200_BYTES: u64 = 141_000_000_000;
+
+/// What CUDA and cuBLAS take of a GPU's memory.
+const SET_ASIDE: u64 = 2_000_000_000;
+
+/// Counts the texts that a GPU of `memory` bytes reads at once beside the weights; 0 where these alone do not fit.
+pub fn texts_on_card(model_task: &ModelTask, memory: u64) -> usize {
+    let weights = model_task.files.held_bytes(model_task.model.dtype, &Device::CPU);
+    let room = memory.saturating_sub(weights + SET_ASIDE) * 8 / 10;
+    let fits = room / bytes_per_worker(model_task, 1, true).max(1);
+    usize::try_from(fits).unwrap_or(usize::MAX).min(MOST_ON_GPU)
+}
+
 /// Bounds the bytes that a worker of `threads` threads holds while it measures a task: the needed part of the full cache, a bounded
 /// cache, every key of the text where lost attention is measured, the states of both caches, and for each thread the rows it takes
 /// through a layer and the logits of a block. A GPU takes more rows at once.

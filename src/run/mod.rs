@@ -21,9 +21,9 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 
-pub use cost::{Cost, estimate};
+pub use cost::{Cost, estimate, estimate_on_h200};
 pub use event::{Event, Outcome, Started};
-pub use machine::{Machine, bytes_per_worker};
+pub use machine::{H200_BYTES, Machine, bytes_per_worker, texts_on_card};
 pub use missing::MissingPath;
 use models::Models;
 pub use prepare::{Alias, ModelTask, NamedCell, Prepared, Unavailable, prepare};

@@ -89,7 +89,6 @@ pub struct Prepared {
 }
 
 impl ModelTask {
-    /// Makes the configuration of the cache that a cell is measured with.
     /// Says why the host computes the attention of a cell although there is a GPU; `None` where the GPU does.
     pub fn why_on_host(&self, cell: &NamedCell) -> Option<Cow<'static, str>> {
         let (config, shape) = (self.cache_config(cell), &self.files.shape);
@@ -117,6 +116,7 @@ impl ModelTask {
         by_reason.into_iter().map(line).collect()
     }
 
+    /// Makes the configuration of the cache that a cell is measured with.
     pub fn cache_config(&self, cell: &NamedCell) -> CacheConfig {
         cell.cell.cache_config(&self.files.shape)
     }

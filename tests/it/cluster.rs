@@ -250,3 +250,49 @@ fn a_fetched_sweep_needs_no_network() {
     assert_eq!(hub.count(""), asked);
     at(&["fetch", "sweep.yaml", "--only", "policy=toav"], false).with_code(2).says(&["did you mean `tova`"]);
 }
+
+#[test]
+fn a_model_is_planned_before_its_weights_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let model = copy(folder, "model");
+    let files = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+        .map(|name| (name, fs::read(model.join(name)).unwrap()));
+    let files: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+    let hub = HubServer::start("0123456789abcdef0123456789abcdef01234567", &files);
+    let sweep = |model: &str| {
+        let text = format!(
+            "models: [{model}]\npolicies: [full, tova, knorm@squeezed]\ncache_sizes: [8]\n\
+             tasks: [{{perplexity: {{dataset: random-words, length: 64, books: 1, chunks_per_book: 1}}}}]\n"
+        );
+        fs::write(folder.join("sweep.yaml"), text).unwrap();
+    };
+    let at = |verb: &[&str]| {
+        let mut command = command(folder);
+        command.args(verb).env("HF_ENDPOINT", &hub.endpoint);
+        finish(command)
+    };
+    // The heading and the table, without times, which are measured each time.
+    let planned = || {
+        let plan = at(&["plan", "sweep.yaml", "--device", "cuda"]).with_code(0).stdout;
+        let lines: Vec<String> = plan.lines().skip_while(|line| !line.contains("parameters")).map(str::to_owned).collect();
+        let table = lines[1..5].iter().map(|line| line.split_whitespace().take(5).collect::<Vec<_>>().join(" "));
+        (lines[0].clone(), table.collect::<Vec<String>>(), plan)
+    };
+    sweep("o/n");
+    at(&["plan", "sweep.yaml"]).with_code(0).says(&[]);
+    at(&["fetch", "sweep.yaml", "--without-weights"]).with_code(0);
+    assert_eq!(hub.count("model.safetensors"), 0);
+    let (heading, described, plan) = planned();
+    assert!(heading.contains("not on this machine"), "{heading}");
+    assert!(plan.contains("fit in 80 GB") && plan.contains("computes attention of knorm@squeezed"), "{plan}");
+    at(&["fetch", "sweep.yaml"]).with_code(0);
+    let (heading, complete, _) = planned();
+    assert!(!heading.contains("not on this machine"), "{heading}");
+    assert_eq!(described, complete);
+    // A folder without weights.
+    fs::remove_file(model.join("model.safetensors")).unwrap();
+    sweep("./model");
+    assert_eq!(planned().1, complete);
+    at(&["run", "sweep.yaml"]).with_code(4).says(&["model.safetensors"]);
+}

@@ -3,7 +3,10 @@
 //! `family` reads it from `config.json`. candle-transformers' own models support neither bounded caches nor all of these
 //! settings.
 
+use std::path::Path;
+
 use anyhow::{Result, ensure};
+use candle_core::DType;
 use serde_json::Value;
 
 use super::parts::{
@@ -11,6 +14,7 @@ use super::parts::{
     LayerNorms, PerLayerInput,
 };
 use super::rope_shape::{RopeScaling, RopeShape};
+use crate::bounded_read;
 use crate::eviction::{CacheOptions, Heads, Positions, Score};
 
 /// Shape and constants of a decoder. Each difference between families is a field here, so that code asks for the difference and
@@ -88,6 +92,17 @@ pub struct ModelShape {
 pub(in crate::lm) fn tokens(json: &Value) -> Vec<u32> {
     let ids = json.as_array().map_or(std::slice::from_ref(json), Vec::as_slice);
     ids.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect()
+}
+
+/// Reads from a config.json the type that weights are stored in; f32 where it names none, as transformers has it.
+pub(in crate::lm) fn stored_type(config: &Path) -> DType {
+    let json: Value = bounded_read::json(config, MOST_BYTES).unwrap_or_default();
+    let named = [&json, &json["text_config"]].into_iter().flat_map(|of| [&of["dtype"], &of["torch_dtype"]]);
+    match named.filter_map(Value::as_str).next() {
+        Some("bfloat16") => DType::BF16,
+        Some("float16") => DType::F16,
+        _ => DType::F32,
+    }
 }
 
 /// Largest accepted size of a config.json or generation_config.json in bytes; real ones have some hundred.

@@ -3,7 +3,7 @@
 //! A policy looks the same in most reports, so that a reader learns it once: presets have fixed looks, which one of another schedule or
 //! other positions takes where the preset is not drawn. Every other policy takes a free look of a colour that fewest beside it have; its
 //! name decides among those. In one figure no two lines share a colour, so there a policy gives way to another of its colour; where
-//! lines are more than colours, those of one colour have other dashes. Colours are Okabe and Ito's, without their yellow (too pale on
+//! lines are more than colours, those of one hue have darker shades and other dashes. Colours are Okabe and Ito's, without their yellow (too pale on
 //! white) and their black (the full cache's), two of Tol's, and a brown; markers differ too, for grey prints.
 
 use std::collections::BTreeMap;
@@ -79,14 +79,20 @@ pub(crate) struct SeriesStyle {
 }
 
 impl SeriesStyle {
+    /// The colour of its line; a second and a third series of one hue are darker. page.css has the same shares of the hue.
     pub(crate) fn color(self) -> Color {
-        COLORS[self.color].1
+        self.darker([1.0, 0.65, 0.4][self.repeats.min(2)])
     }
 
     /// The colour of its name, in which letters are darker than a line so that they can be read on white.
     pub(crate) fn ink(self) -> Color {
-        let Color(red, green, blue) = self.color();
-        let [red, green, blue] = [red, green, blue].map(|part| (0.85 * f64::from(part)) as u8);
+        self.darker([0.85, 0.65, 0.4][self.repeats.min(2)])
+    }
+
+    /// A share of its hue, the rest black.
+    fn darker(self, share: f64) -> Color {
+        let Color(red, green, blue) = COLORS[self.color].1;
+        let [red, green, blue] = [red, green, blue].map(|part| (share * f64::from(part)) as u8);
         Color(red, green, blue)
     }
 

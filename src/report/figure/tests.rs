@@ -90,7 +90,7 @@ fn no_two_lines_of_a_figure_look_alike() {
         assert_eq!(looks.len(), policies.len());
         assert_eq!(distinct(looks.iter().map(|(_, look)| look)), looks.len(), "{looks:?}");
         let colors = distinct(looks.iter().map(|(_, (color, ..))| color));
-        assert_eq!(colors, looks.len().min(10), "{looks:?}");
+        assert_eq!(colors, looks.len().min(30), "{looks:?}");
         // Of one colour no two have the same dash while there are dashes, or the same marker while there are markers.
         let of_color = |(color, dash, _): &(String, String, String)| (color.clone(), dash.clone());
         assert_eq!(distinct(looks.iter().map(|(_, look)| of_color(look))), looks.len().min(40));

@@ -6,6 +6,10 @@
         formats and policies on a model of a GGUF file by transformers in float32 and in float64, beside what PROGRAM computes: a number that
         is rounded the other way moves later tokens, so PROGRAM can be as far from either as they are from each other. Entries leave as
         PROGRAM evicted them; `share_of_score` says how far their scores were from the lowest
+    python3 tests/golden/make/formats.py quantized PROGRAM GGUF TEXT
+        KIVI's layout by transformers' own QuantizedCache (quanto) beside the plain definition: keys by channel in groups of 32 tokens, values
+        by token in groups of 32 numbers, over a prompt that was read with the full cache. Numbers that differ are one step apart. PROGRAM
+        rounds while it reads the prompt, and keeps the newest 128 to 159 tokens in 16 bits. Needs optimum-quanto, accelerate, ninja
 
 A key, after rotation, and a value are rounded when their token joins. llama.cpp's types but iq4_nl are packed and unpacked by gguf's own numpy
 code, 8-bit floats by torch. KIVI's newest entries are in 16 bits: whenever there are 160 of them after an eviction, the oldest 32 become
@@ -246,6 +250,58 @@ def witness(a):
                     "share_of_score": own.widest}), flush=True)
 
 
+def quantized(a):
+    import transformers
+    source, file = str(Path(a.gguf).parent), Path(a.gguf).name
+    model = transformers.AutoModelForCausalLM.from_pretrained(source, gguf_file=file, dtype=torch.float32).eval()
+    score = [a.program, "score", "--model", a.gguf]
+    answer = lambda *more: json.loads(subprocess.run([*score, *more], capture_output=True, text=True, check=True).stdout)
+    tokens = answer("--text", a.text, "--evictions")["tokens"][:a.prompt + a.after]
+    ids = torch.tensor([tokens])
+
+    def nll_after(cache, stored=None):
+        """-> NLLs of the tokens after the prompt, which attend to the prompt as the cache has it"""
+        with torch.no_grad():
+            first = model(ids[:, :a.prompt], past_key_values=cache).logits[0, -1:]
+            for layer in cache.layers if stored else []:
+                layer.keys, layer.values = stored(layer.keys, True), stored(layer.values, False)
+            rest = model(ids[:, a.prompt:], past_key_values=cache).logits[0, :-1]
+        logits = torch.cat([first, rest]).double()
+        return -torch.log_softmax(logits, -1)[torch.arange(a.after), ids[0, a.prompt:]].numpy()
+
+    exact = nll_after(transformers.DynamicCache())
+    for bits in (4, 2):
+        def plain(x, by_channel):
+            heads = x[0].numpy()
+            groups = [np.concatenate([kivi(bits, head[at:at + GROUP], by_channel) for at in range(0, a.prompt, GROUP)]) for head in heads]
+            return torch.from_numpy(np.stack(groups))[None]
+
+        cache = transformers.QuantizedCache("quanto", model.config, nbits=bits, axis_key=-1, axis_value=0, q_group_size=GROUP)
+        theirs, ours = nll_after(cache), nll_after(transformers.DynamicCache(), plain)
+        kept = transformers.DynamicCache()
+        with torch.no_grad():
+            model(ids[:, :a.prompt], past_key_values=kept)
+        steps = []
+        for of, layer in zip(kept.layers, cache.layers):
+            for x, stored, by_channel in ((of.keys, layer._quantized_keys, True), (of.values, layer._quantized_values, False)):
+                apart = abs(layer._dequantize(stored) - plain(x, by_channel))[0]
+                in_groups = x[0].reshape(len(x[0]), -1, GROUP, x.shape[-1]) if by_channel else x[0].reshape(len(x[0]), x.shape[2], -1, GROUP)
+                over = 2 if by_channel else 3
+                step = (in_groups.amax(over, keepdim=True) - in_groups.amin(over, keepdim=True)) / (2**bits - 1)
+                steps.append((apart.reshape(in_groups.shape) / step).numpy())
+        apart = np.concatenate([x.reshape(-1) for x in steps])
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write(json.dumps(tokens))
+            file.flush()
+            program = {name: np.array(answer("--tokens", file.name, "--policy", "full", "--format", name)["nll"][-a.after:])
+                       for name in (f"kivi-{bits}", "f32")}
+        print(json.dumps({"bits": bits, "mean_f32": exact.mean(), "mean_quanto": theirs.mean(), "mean_plain": ours.mean(),
+                          "cost_quanto": (theirs - exact).mean(), "cost_plain": (ours - exact).mean(),
+                          "cost_program": (program[f"kivi-{bits}"] - program["f32"]).mean(),
+                          "steps_apart_most": float(apart.max()),
+                          "share_apart": float((apart > 0.01).mean())}), flush=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -257,5 +313,10 @@ if __name__ == "__main__":
     own.add_argument("--formats", default=",".join(["f32", *PER_TOKEN, "q8_0/q4_0", "kivi-4", "kivi-2"]))
     own.add_argument("--policies", default="full,tova,h2o,window+4")
     own.add_argument("--size", type=int, default=64)
+    own = commands.add_parser("quantized")
+    for name in ("program", "gguf", "text"):
+        own.add_argument(name)
+    own.add_argument("--prompt", type=int, default=1024)
+    own.add_argument("--after", type=int, default=96)
     arguments = parser.parse_args()
-    make() if arguments.command == "make" else witness(arguments)
+    make() if arguments.command == "make" else {"witness": witness, "quantized": quantized}[arguments.command](arguments)

@@ -28,7 +28,7 @@ pub(super) const GGUF_END: &str = ".gguf";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointFiles {
     pub config: PathBuf,
-    /// Weights: one file, or the shards in the order of their names.
+    /// Weights: one file, or the shards in the order of their names; none where they are not on this machine and not needed.
     pub weights: Vec<PathBuf>,
     pub tokenizer: Option<PathBuf>,
     pub tokenizer_config: Option<PathBuf>,
@@ -113,8 +113,9 @@ pub(in crate::lm) fn digest_of<R: Read>(
     Ok(format!("sha256:{hex}"))
 }
 
-/// Finds the files of a checkpoint. Small files come first, so that errors in them show before the weights are downloaded.
-pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
+/// Finds the files of a checkpoint. Small files come first, so that errors in them show before the weights are downloaded. Weights
+/// that are not on this machine are left out `without_weights`, and fetched otherwise.
+pub(super) fn gather(snapshot: &Snapshot<'_>, without_weights: bool) -> Result<CheckpointFiles> {
     ensure!(
         !snapshot.has(ADAPTER),
         "{} holds an adapter ({ADAPTER}), which is not read here, and transformers adds it to the weights: merge both (PEFT: \
@@ -143,8 +144,15 @@ pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
         );
     }
     ensure!(snapshot.has(CONFIG), snapshot.missing(CONFIG));
-    ensure!(has_weights, snapshot.missing(&format!("{SINGLE} and {INDEX}")));
-    let shards = if single { vec![SINGLE.to_owned()] } else { shards(&snapshot.path(INDEX)?)? };
+    ensure!(has_weights || without_weights, snapshot.missing(&format!("{SINGLE} and {INDEX}")));
+    let mut shards = match has_weights {
+        true if single => vec![SINGLE.to_owned()],
+        true => shards(&snapshot.path(INDEX)?)?,
+        false => Vec::new(),
+    };
+    if without_weights && !shards.iter().all(|name| snapshot.folder.join(name).is_file()) {
+        shards.clear();
+    }
     if let Some(shard) = shards.iter().find(|name| !snapshot.has(name)) {
         return Err(snapshot.missing(shard).context(format!("{INDEX} of {} names {shard}", snapshot.place)));
     }
@@ -182,8 +190,12 @@ pub(super) fn tokenizer_of(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
 }
 
 /// Finds a GGUF file among the files of a repository.
-pub(super) fn gguf_of(snapshot: &Snapshot<'_>, file: &str) -> Result<CheckpointFiles> {
+pub(super) fn gguf_of(snapshot: &Snapshot<'_>, file: &str, without_weights: bool) -> Result<CheckpointFiles> {
     ensure!(snapshot.has(file), snapshot.missing(file));
+    ensure!(
+        !without_weights || snapshot.folder.join(file).is_file(),
+        "{file} is description and weights in one file, so it cannot be fetched without its weights"
+    );
     // A repository may hold many such files.
     let commit = snapshot.commit.as_ref().map(|commit| format!("{commit} {file}"));
     Ok(CheckpointFiles { commit, ..gguf(snapshot.path(file)?) })

@@ -63,9 +63,9 @@ impl ModelSource {
         match self {
             ModelSource::File(text) => checkpoint::of_file(&expand_home(text)?),
             ModelSource::Hub { file: Some(file), .. } => {
-                self.take(settings, progress, |snapshot| checkpoint::gguf_of(snapshot, file))
+                self.take(settings, progress, |snapshot| checkpoint::gguf_of(snapshot, file, settings.without_weights))
             }
-            _ => self.take(settings, progress, checkpoint::gather),
+            _ => self.take(settings, progress, |snapshot| checkpoint::gather(snapshot, settings.without_weights)),
         }
         .with_context(|| format!("model `{self}`"))
     }

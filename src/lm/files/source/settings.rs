@@ -52,6 +52,8 @@ pub struct HubSettings {
     pub token_fault: Option<String>,
     /// Whether only the cache is used (`HF_HUB_OFFLINE`).
     pub offline: bool,
+    /// Whether a model whose weights are not on this machine is described without them, and they are not downloaded.
+    pub without_weights: bool,
     /// Longest time that the hub may take to describe a repository (`HF_HUB_ETAG_TIMEOUT`).
     pub timeout: Duration,
     /// Longest time that a server may send nothing while a file is downloaded (`HF_HUB_DOWNLOAD_TIMEOUT`).
@@ -70,6 +72,7 @@ impl HubSettings {
             token_place: None,
             token_fault: None,
             offline: false,
+            without_weights: false,
             timeout: Duration::from_secs(10),
             idle: Duration::from_secs(60),
             attempts: 4,
