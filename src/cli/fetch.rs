@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::output::{print, tell};
 use super::progress::{Mode, Progress};
-use crate::format::{Bytes, counted};
+use crate::format::counted;
 use crate::ledger::Only;
 use crate::lm::source::HubSettings;
 use crate::run;
@@ -41,9 +41,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let mut model = None;
     for group in &prepared.model_tasks {
         if model != Some(&group.model) {
-            let weights = Bytes(group.files.weight_bytes());
-            let absent = if group.files.has_weights() { "" } else { " left on the hub" };
-            text += &format!("{}: {weights} of weights{absent}, {}\n", group.model, group.revision);
+            text += &format!("{}: {}, {}\n", group.model, group.files.weights_in_words(), group.revision);
             model = Some(&group.model);
         }
         let samples = counted(group.samples.len(), "sample");

@@ -76,18 +76,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
 
 /// Lines about a model and a task on a GPU: how many texts fit, how long an H200 takes, and what stays on the host.
 fn on_gpu_lines(model_task: &ModelTask) -> String {
-    let fit = |memory| run::texts_on_card(model_task, memory);
-    let mut text = format!(
-        "\n{} with {} on a GPU: {} at once fit in 80 GB, {} in 141 GB",
-        model_task.task.name,
-        model_task.model,
-        counted(fit(80_000_000_000), "text"),
-        fit(run::H200_BYTES)
-    );
-    if let Some(seconds) = run::estimate_on_h200(model_task) {
+    let [smaller, larger] = [80_000_000_000, run::H200_BYTES].map(|memory| run::texts_on_card(model_task, memory));
+    let (task, model) = (model_task.task.name, &model_task.model);
+    let fit = counted(smaller, "text");
+    let mut text = format!("\n{task} with {model} on a GPU: {fit} at once fit in 80 GB, {larger} in 141 GB");
+    if let Some(seconds) = run::estimate_on_h200(model_task, larger) {
+        let time = duration(seconds);
         text += &format!(
-            "; about {} on an H200 by the rates measured there with LLaMA-2-7B's shape (docs/gpu.md)",
-            duration(seconds)
+            "; about {time} on an H200 by the rates measured there with LLaMA-2-7B's shape (docs/gpu.md)"
         );
     }
     text += "\n";
@@ -174,13 +170,8 @@ fn describe(prepared: &Prepared, seconds: &[Vec<f64>], threads: usize) -> String
 /// lengths and memory.
 fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) -> String {
     let shape = &model_task.files.shape;
-    let bytes = Bytes(model_task.files.weight_bytes());
-    let weights = match model_task.files.has_weights() {
-        true => format!("{bytes} of weights"),
-        false => format!("about {bytes} of weights, which are not on this machine"),
-    };
     let mut text = format!(
-        "\n{} ({} parameters{}, {weights}), {} on {} ({}, {} tokens, BOS {})\n",
+        "\n{} ({} parameters{}, {}), {} on {} ({}, {} tokens, BOS {})\n",
         model_task.model,
         count(shape.parameters()),
         if shape.active_parameters() < shape.parameters() {
@@ -188,6 +179,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
         } else {
             String::new()
         },
+        model_task.files.weights_in_words(),
         model_task.task.name,
         model_task.task.dataset,
         counted(model_task.samples.len(), "sample"),

@@ -214,7 +214,7 @@ impl ModelFiles {
     }
 
     /// Whether the weights are on this machine, or made there.
-    pub fn has_weights(&self) -> bool {
+    fn has_weights(&self) -> bool {
         !matches!(&self.weights, Weights::Files(stamped, _) if stamped.files.weights.is_empty())
     }
 
@@ -237,6 +237,15 @@ impl ModelFiles {
             (Ok(Some(weights)), Some(dtype)) => weights.held_bytes(dtype, &device.products, device.arithmetic),
             (_, Some(dtype)) => self.shape.parameters() * dtype.size_in_bytes() as u64,
             (_, None) => self.weight_bytes(),
+        }
+    }
+
+    /// Says how many bytes of weights there are, and if so that they are not on this machine.
+    pub fn weights_in_words(&self) -> String {
+        let bytes = Bytes(self.weight_bytes());
+        match self.has_weights() {
+            true => format!("{bytes} of weights"),
+            false => format!("about {bytes} of weights, which are not on this machine"),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use anyhow::Result;
 
-use super::machine::{H200_BYTES, MOST_SIDE_BY_SIDE, texts_on_card, workers};
+use super::machine::{MOST_SIDE_BY_SIDE, workers};
 use super::prepare::{ModelTask, NamedCell, Prepared};
 use crate::eviction::formula::{Function, Word};
 use crate::eviction::{CacheRule, Policy};
@@ -75,10 +75,14 @@ struct Seconds {
 }
 
 impl Seconds {
+    /// Counts the weights of all layers and of the output, and the query heads of all layers.
+    fn sizes(shape: &ModelShape) -> [f64; 3] {
+        let layers = shape.layers * shape.layer_weights();
+        [layers, shape.vocab * shape.hidden, shape.layers * shape.heads.heads].map(|number| number as f64)
+    }
+
     fn nominal(shape: &ModelShape, arithmetic: Arithmetic) -> Seconds {
-        let layers = (shape.layers * shape.layer_weights()) as f64;
-        let output = (shape.vocab * shape.hidden) as f64;
-        let heads = (shape.layers * shape.heads.heads) as f64;
+        let [layers, output, heads] = Self::sizes(shape);
         let products = if arithmetic == Arithmetic::Fast { INTEGERS * PRODUCTS } else { PRODUCTS };
         Seconds {
             token: 2.0 * layers / products + REST * (shape.layers * shape.hidden) as f64,
@@ -89,15 +93,13 @@ impl Seconds {
         }
     }
 
-    /// On an NVIDIA H200 with weights of 16 bits and `texts` at once: rates that give the seconds which docs/gpu.md has of 4 layers of
-    /// LLaMA-2-7B's shape. A policy that evicts with `every` token waits for a scan of the rows, which texts share.
+    /// Seconds on an NVIDIA H200 with weights of 16 bits and `texts` at once, at rates that give those which docs/gpu.md has of 4 layers of
+    /// LLaMA-2-7B's shape. A policy that `scans` waits for one row after the other, and texts share the wait.
     fn on_h200(shape: &ModelShape, texts: usize, scans: bool) -> Seconds {
         const WEIGHTS: f64 = 700e12;
         const ATTENTION: f64 = 25e12;
         const MEMORY: f64 = 3.25e12;
-        let layers = (shape.layers * shape.layer_weights()) as f64;
-        let output = (shape.vocab * shape.hidden) as f64;
-        let heads = (shape.layers * shape.heads.heads) as f64;
+        let [layers, output, heads] = Self::sizes(shape);
         let waits = if scans { shape.layers as f64 / texts as f64 } else { 0.0 };
         Seconds {
             token: 2.0 * layers / WEIGHTS + 0.3e-9 * (shape.layers * shape.hidden) as f64 + 4.75e-6 * waits,
@@ -261,16 +263,14 @@ pub fn estimate(prepared: &Prepared, threads: usize) -> Result<Vec<Vec<f64>>> {
     Ok(prepared.model_tasks.iter().map(of_task).collect())
 }
 
-/// The seconds that a model and a task take on an H200, without cells whose attention stays on the host; `None` where none is left, or
-/// not one text fits.
-pub fn estimate_on_h200(model_task: &ModelTask) -> Option<f64> {
-    let texts = texts_on_card(model_task, H200_BYTES);
-    let on_card: Vec<&NamedCell> =
-        model_task.cells.iter().filter(|cell| texts > 0 && model_task.why_on_host(cell).is_none()).collect();
-    let costs = on_card.iter().map(|cell| (Cost::on_h200(model_task, cell, texts), model_task.measured(cell).1));
-    let shared = costs.clone().map(|(cost, measured)| (1.0 - measured) * cost.shared).fold(0.0, f64::max);
-    let own: f64 = costs.map(|(cost, measured)| (1.0 - measured) * cost.own).sum();
-    (!on_card.is_empty()).then_some(shared + own)
+/// The seconds that a model and a task take on an H200 that has `texts` at once, without cells whose attention stays on the host; `None`
+/// where no cell or no text is left.
+pub fn estimate_on_h200(model_task: &ModelTask, texts: usize) -> Option<f64> {
+    let on_card = model_task.cells.iter().filter(|cell| texts > 0 && model_task.why_on_host(cell).is_none());
+    let costs: Vec<Cost> =
+        on_card.map(|cell| Cost::on_h200(model_task, cell, texts).left(model_task, cell)).collect();
+    let shared = costs.iter().map(|cost| cost.shared).reduce(f64::max)?;
+    Some(shared + costs.iter().map(|cost| cost.own).sum::<f64>())
 }
 
 #[cfg(test)]
@@ -318,6 +318,23 @@ mod tests {
         for (cost, (own, shared)) in costs.iter().zip(expected) {
             assert_near(cost.own, 2.0 * own);
             assert_near(cost.shared, 2.0 * shared);
+        }
+    }
+
+    #[test]
+    fn an_h200_takes_the_seconds_that_were_measured() {
+        let prepared = prepared(
+            "models: [random-h4096-l4-a32-f11008-v32000]\npolicies: [full, tova]\ncache_sizes: [512]\n\
+             tasks: [{perplexity: {dataset: random-words, length: 4096, books: 1, chunks_per_book: 1}}]\n",
+        );
+        let model_task = &prepared.model_tasks[0];
+        // docs/gpu.md: seconds of a text, with 32 and with 8 texts at once.
+        for (texts, full, tova) in [(32, 0.052, 0.043), (8, 0.055, 0.059)] {
+            for (cell, measured) in model_task.cells.iter().zip([full, tova]) {
+                let Cost { own, shared } = Cost::on_h200(model_task, cell, texts);
+                let seconds = own - FILE + shared;
+                assert!((seconds / measured - 1.0).abs() < 0.1, "{texts} {}: {seconds}", cell.cell.label());
+            }
         }
     }
 

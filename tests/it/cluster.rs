@@ -2,7 +2,7 @@
 //! beforehand. However the work is split, the rows are the same, bit for bit.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::checkpoint::copy;
@@ -218,15 +218,20 @@ fn journal_line(rows: &[tova_bench::ledger::Row]) -> String {
     format!("{{\"sha256\":\"{}\",\"sample\":{sample}}}\n", &digest[..16])
 }
 
-#[test]
-fn a_fetched_sweep_needs_no_network() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+/// A hub with one model, a copy of which is in the folder.
+fn hub_with_model(folder: &Path) -> (HubServer, PathBuf) {
     let model = copy(folder, "model");
     let files = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
         .map(|name| (name, fs::read(model.join(name)).unwrap()));
     let files: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
-    let hub = HubServer::start("0123456789abcdef0123456789abcdef01234567", &files);
+    (HubServer::start("0123456789abcdef0123456789abcdef01234567", &files), model)
+}
+
+#[test]
+fn a_fetched_sweep_needs_no_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (hub, _) = hub_with_model(folder);
     let text = "models: [o/n]\npolicies: [full, tova]\ncache_sizes: [8]\n\
         tasks: [{perplexity: {dataset: random-words, length: 64, books: 1, chunks_per_book: 1}}]\n";
     fs::write(folder.join("sweep.yaml"), text).unwrap();
@@ -255,11 +260,7 @@ fn a_fetched_sweep_needs_no_network() {
 fn a_model_is_planned_before_its_weights_are_there() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let model = copy(folder, "model");
-    let files = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
-        .map(|name| (name, fs::read(model.join(name)).unwrap()));
-    let files: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
-    let hub = HubServer::start("0123456789abcdef0123456789abcdef01234567", &files);
+    let (hub, model) = hub_with_model(folder);
     let sweep = |model: &str| {
         let text = format!(
             "models: [{model}]\npolicies: [full, tova, knorm@squeezed]\ncache_sizes: [8]\n\
@@ -281,7 +282,6 @@ fn a_model_is_planned_before_its_weights_are_there() {
         (lines[0].clone(), table.collect::<Vec<String>>(), plan)
     };
     sweep("o/n");
-    at(&["plan", "sweep.yaml"]).with_code(0).says(&[]);
     at(&["fetch", "sweep.yaml", "--without-weights"]).with_code(0);
     assert_eq!(hub.count("model.safetensors"), 0);
     let (heading, described, plan) = planned();

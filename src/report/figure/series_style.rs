@@ -79,18 +79,19 @@ pub(crate) struct SeriesStyle {
 }
 
 impl SeriesStyle {
-    /// The colour of its line; a second and a third series of one hue are darker. page.css has the same shares of the hue.
+    /// The colour of its line.
     pub(crate) fn color(self) -> Color {
-        self.darker([1.0, 0.65, 0.4][self.repeats.min(2)])
+        self.darkened(1.0)
     }
 
     /// The colour of its name, in which letters are darker than a line so that they can be read on white.
     pub(crate) fn ink(self) -> Color {
-        self.darker(0.85 * [1.0, 0.65, 0.4][self.repeats.min(2)])
+        self.darkened(0.85)
     }
 
-    /// A share of its hue, the rest black.
-    fn darker(self, share: f64) -> Color {
+    /// A share of its line's colour, the rest black. A second and a third series of one hue are darker; page.css has their shares too.
+    fn darkened(self, share: f64) -> Color {
+        let share = share * [1.0, 0.65, 0.4][self.repeats.min(2)];
         let Color(red, green, blue) = COLORS[self.color].1;
         let [red, green, blue] = [red, green, blue].map(|part| (share * f64::from(part)) as u8);
         Color(red, green, blue)

@@ -269,7 +269,11 @@ def quantized(a):
         logits = torch.cat([first, rest]).double()
         return -torch.log_softmax(logits, -1)[torch.arange(a.after), ids[0, a.prompt:]].numpy()
 
-    exact = nll_after(transformers.DynamicCache())
+    def of_program(name, file):
+        return np.array(answer("--tokens", file, "--policy", "full", "--format", name)["nll"][-a.after:])
+
+    kept = transformers.DynamicCache()
+    exact = nll_after(kept)
     for bits in (4, 2):
         def plain(x, by_channel):
             heads = x[0].numpy()
@@ -278,12 +282,10 @@ def quantized(a):
 
         cache = transformers.QuantizedCache("quanto", model.config, nbits=bits, axis_key=-1, axis_value=0, q_group_size=GROUP)
         theirs, ours = nll_after(cache), nll_after(transformers.DynamicCache(), plain)
-        kept = transformers.DynamicCache()
-        with torch.no_grad():
-            model(ids[:, :a.prompt], past_key_values=kept)
         steps = []
         for of, layer in zip(kept.layers, cache.layers):
             for x, stored, by_channel in ((of.keys, layer._quantized_keys, True), (of.values, layer._quantized_values, False)):
+                x = x[:, :, :a.prompt]
                 apart = abs(layer._dequantize(stored) - plain(x, by_channel))[0]
                 in_groups = x[0].reshape(len(x[0]), -1, GROUP, x.shape[-1]) if by_channel else x[0].reshape(len(x[0]), x.shape[2], -1, GROUP)
                 over = 2 if by_channel else 3
@@ -293,11 +295,10 @@ def quantized(a):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             file.write(json.dumps(tokens))
             file.flush()
-            program = {name: np.array(answer("--tokens", file.name, "--policy", "full", "--format", name)["nll"][-a.after:])
-                       for name in (f"kivi-{bits}", "f32")}
+            program = of_program(f"kivi-{bits}", file.name) - of_program("f32", file.name)
         print(json.dumps({"bits": bits, "mean_f32": exact.mean(), "mean_quanto": theirs.mean(), "mean_plain": ours.mean(),
                           "cost_quanto": (theirs - exact).mean(), "cost_plain": (ours - exact).mean(),
-                          "cost_program": (program[f"kivi-{bits}"] - program["f32"]).mean(),
+                          "cost_program": program.mean(),
                           "steps_apart_most": float(apart.max()),
                           "share_apart": float((apart > 0.01).mean())}), flush=True)
 
