@@ -263,12 +263,15 @@ pub fn estimate(prepared: &Prepared, threads: usize) -> Result<Vec<Vec<f64>>> {
     Ok(prepared.model_tasks.iter().map(of_task).collect())
 }
 
-/// The seconds that a model and a task take on an H200 that has `texts` at once, without cells whose attention stays on the host; `None`
-/// where no cell or no text is left.
+/// The seconds that a model and a task take on an H200 that has room for `texts` at once, without cells whose attention stays on the host;
+/// `None` where no cell or no text is left.
 pub fn estimate_on_h200(model_task: &ModelTask, texts: usize) -> Option<f64> {
-    let on_card = model_task.cells.iter().filter(|cell| texts > 0 && model_task.why_on_host(cell).is_none());
-    let costs: Vec<Cost> =
-        on_card.map(|cell| Cost::on_h200(model_task, cell, texts).left(model_task, cell)).collect();
+    let on_card = |cell: &&NamedCell| texts > 0 && model_task.why_on_host(cell).is_none();
+    let on_card: Vec<&NamedCell> = model_task.cells.iter().filter(on_card).collect();
+    // Samples and cells are measured side by side, as far as there are any.
+    let texts = texts.min(model_task.samples.len() * on_card.len());
+    let cost = |cell: &&NamedCell| Cost::on_h200(model_task, cell, texts).left(model_task, cell);
+    let costs: Vec<Cost> = on_card.iter().map(cost).collect();
     let shared = costs.iter().map(|cost| cost.shared).reduce(f64::max)?;
     Some(shared + costs.iter().map(|cost| cost.own).sum::<f64>())
 }
@@ -336,6 +339,9 @@ mod tests {
                 assert!((seconds / measured - 1.0).abs() < 0.1, "{texts} {}: {seconds}", cell.cell.label());
             }
         }
+        // Two cells of one text are two texts at once, however many there is room for.
+        assert_eq!(estimate_on_h200(model_task, 64), estimate_on_h200(model_task, 2));
+        assert_eq!(estimate_on_h200(model_task, 0), None);
     }
 
     #[test]
