@@ -82,6 +82,8 @@ impl Vectors for NoVectors {
         MeanRotation { cos: Vec::new(), sin: Vec::new() }
     }
 
+    fn logits(&self, _: usize, _: &[f32], _: usize, _: (&mut [f32], usize)) {}
+
     fn output_shift(&self, _: usize, _: &[f32], _: f32, _: &mut [f32]) {}
 
     fn key_similarity(&self, _: usize, _: &[f32], _: &mut [f32]) {}

@@ -106,10 +106,10 @@ pub fn benchmark_card(device: &Device, attention: &GpuAttention) -> Result<Vec<M
     let rate = |bytes: usize, time: f64| bytes as f64 / time / 1e3;
     let (rows, words) = (1 << 10, bytes / (4 << 10));
     let (from_pitch, to_pitch, width) = (words, words, words);
-    let copied = CopiedRows { from: from.address, to: to.address, from_pitch, to_pitch, width };
+    let copied = CopiedRows { from: from.address, to: to.address, from_pitch, to_pitch, width, rows };
     let shape = (rows, TOKEN_THREADS, 0);
     gpu.upload(from.address, &host)?;
-    let time = microseconds(gpu, &mut || launch_one(gpu, Kernel::Copy, shape, Layer::default(), copied))?;
+    let time = microseconds(gpu, &mut || launch_one(gpu, Kernel::Copy, shape, Layer::default(), &[copied]))?;
     add("copies", "on the card, read and written".into(), rate(2 * bytes, time), "GB/s");
     let time = microseconds(gpu, &mut || gpu.upload(from.address, &host))?;
     add("copies", "host to card".into(), rate(bytes, time), "GB/s");
@@ -238,8 +238,8 @@ impl Gpu for Timed {
         self.attention.gpu.timed(work)
     }
 
-    fn threads(&self, wanted: usize) -> usize {
-        self.attention.gpu.threads(wanted)
+    fn threads(&self, kernel: Kernel, wanted: usize) -> usize {
+        self.attention.gpu.threads(kernel, wanted)
     }
 
     fn is_checked(&self) -> bool {

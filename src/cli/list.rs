@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::output::print;
 use crate::eviction::formula::{WORDS, calls};
 use crate::eviction::{
-    CacheOptions, FORMATS, Policy, SCORES, Schedule, UNEQUAL_HEADS, UNKNOWN_SCORE, VectorFormat, presets::PRESETS,
+    CacheOptions, FORMATS, Policy, SCORES, Schedule, VectorFormat,
+    presets::{self, PRESETS},
 };
 use crate::lm::{DeviceChoice, families, tiny_shape};
 use crate::sweep::{BUILT_IN, json_schema};
@@ -83,15 +84,10 @@ fn policies() -> String {
 /// Where attention of each preset is computed beside a GPU, under its own schedule and under others.
 fn on_gpu() -> String {
     let (shape, mut reasons) = (tiny_shape(), IndexSet::new());
-    let mut place = |policy: Result<Policy, &'static str>, schedule: Option<Schedule>| {
-        let reason = match policy {
-            Ok(policy) => {
-                let policy = Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy };
-                let Ok(sized) = policy.at(4096) else { return "-".to_owned() };
-                shape.why_on_host(Some(sized), CacheOptions::default())
-            }
-            Err(reason) => Some(reason.into()),
-        };
+    let mut place = |policy: Policy, schedule: Option<Schedule>| {
+        let policy = Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy };
+        let Ok(sized) = policy.at(4096) else { return "-".to_owned() };
+        let reason = shape.why_on_host(Some(sized), CacheOptions::default());
         let Some(reason) = reason else { return "GPU".to_owned() };
         format!("host ({})", reasons.insert_full(reason).0 + 1)
     };
@@ -103,9 +99,11 @@ fn on_gpu() -> String {
     let head = ["as listed", "1", "128", "cut"].map(str::to_owned);
     let mut text = line("policy", &head);
     for preset in PRESETS.iter() {
-        // Of some, a file is not there.
-        let reason = if preset.budget().is_err() { UNEQUAL_HEADS } else { UNKNOWN_SCORE };
-        let policy = preset.policy().map_err(|_| reason);
+        // In place of one whose file is not there: a score that kernels do not know either, or another budget that divides entries among heads.
+        let like = if preset.budget().is_err() { "adakv" } else { "lagkv" };
+        let schedule = presets::own_schedule(preset.name);
+        let like = || Some(Policy { schedule, ..presets::by_name(like)? });
+        let Some(policy) = preset.policy().ok().or_else(like) else { continue };
         let schedules = std::iter::once(None).chain(schedules.map(Some));
         let cells: Vec<String> = schedules.map(|schedule| place(policy, schedule)).collect();
         text += &line(preset.name, &cells);

@@ -34,6 +34,21 @@ pub struct Wanted {
     pub hidden: bool,
     pub projected_norms: bool,
     pub token_texts: bool,
+    /// Keys or values themselves, when they join.
+    pub vectors: bool,
+}
+
+/// Queries of some rows of a block, for scores that look at the last rows of a prompt only.
+#[derive(Clone, Copy, Debug)]
+pub struct Queries<'a> {
+    /// Rotated and scaled: (heads, rows, dim)
+    pub rotated: &'a [f32],
+    /// Before rotation: (rows, heads, dim)
+    pub plain: &'a [f32],
+    /// What logits of each row are multiplied by.
+    pub scales: &'a [f32],
+    /// Logits of the layer's attention sinks (heads), or empty.
+    pub sinks: &'a [f32],
 }
 
 impl NewEntries<'_> {
@@ -67,6 +82,9 @@ pub trait Vectors {
 
     /// The mean of the rotations by the next `positions` after that of the newest of [`keys`](Self::keys), the token `step` of the text.
     fn mean_rotation(&self, kv_head: usize, mask: &[f32], step: usize, positions: usize) -> MeanRotation;
+
+    /// The logits of queries of a key-value head, rotated and scaled, (heads, rows, dim), against its first columns: (heads, rows, stride)
+    fn logits(&self, kv_head: usize, queries: &[f32], columns: usize, logits: (&mut [f32], usize));
 
     /// The L2 distance of each value from a query head's output, which is the sum of `scale * weights` times values.
     fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]);
@@ -122,4 +140,17 @@ impl Attention<'_> {
             vector::add_scaled(&mut onto[..columns], &weights[..columns], scale);
         }
     }
+}
+
+/// The sum of a softmax, of exponentials of logits less `max`, with that of a sink. A sink that outweighs everything leaves nothing.
+fn with_sink(sum: f32, max: f32, sink: Option<&f32>) -> f32 {
+    sink.map_or(sum, |sink| sum + (sink - max).exp())
+}
+
+/// Makes unnormalised attention weights of a row's logits, as far as the `mask` reaches, and 0 of the others. Returns the maximum and the
+/// sum of the softmax, with the layer's `sink` if it has one.
+pub(super) fn weigh(logits: &mut [f32], mask: &[f32], sink: Option<&f32>) -> (f32, f32) {
+    let (max, sum) = vector::softmax_row(&mut logits[..mask.len()], mask);
+    logits[mask.len()..].fill(0.0);
+    (max, with_sink(sum, max, sink))
 }

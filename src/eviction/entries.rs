@@ -8,6 +8,7 @@ use super::budget::BudgetPool;
 use super::custom::FunctionInputs;
 use super::formula::{self, Function, ScoreCount, Scorer, Word, keep};
 use super::future::{RecordedAttention, SecondReading};
+use super::last_rows::LastRows;
 use super::score::Score;
 use super::settings::{Heads, Scope};
 use super::sized_policy::SizedPolicy;
@@ -96,8 +97,10 @@ pub(super) struct Bounded {
     pub limits: Vec<usize>,
     /// Whether the prompt will be cut.
     pub awaits_cut: bool,
+    /// Queries from which the scores of the prompt are computed when it is cut, where its last rows are enough.
+    pub last_rows: Option<LastRows>,
     /// Attention of the prompt's last query, kept for the cut: (groups)(entries); for a function per query head: (groups)(heads of the
-    /// group, entries). Empty if the score keeps its own state.
+    /// group, entries). On a device it is any score. Empty if the host's score keeps its own state.
     pub newest: Vec<Vec<f32>>,
     /// Counts the scores of formulas that have decided what leaves.
     pub score_count: ScoreCount,
@@ -108,6 +111,12 @@ pub(super) struct Bounded {
 impl Bounded {
     pub fn scorers(&mut self) -> impl Iterator<Item = &mut Scorer> {
         [&mut self.scorer, &mut self.divider].into_iter().flatten()
+    }
+
+    /// Lists the scorers that run at every row: none while queries are kept for a prompt's last rows.
+    pub fn scorers_of_rows(&mut self) -> impl Iterator<Item = &mut Scorer> {
+        let waits = self.last_rows.is_some();
+        self.scorers().filter(move |_| !waits)
     }
 
     /// Counts the scores by which entries leave now. The `mask` of a group is as of [`CacheEntries::attend`].
@@ -197,13 +206,6 @@ impl CacheEntries {
         self.as_bounded().map(|bounded| bounded.score_count).unwrap_or_default()
     }
 
-    /// Takes the attention of the prompt's last query from a device: (groups)(entries)
-    pub fn set_newest(&mut self, newest: Vec<Vec<f32>>) {
-        if let Some(bounded) = self.as_bounded_mut() {
-            bounded.newest = newest;
-        }
-    }
-
     /// Forgets what was read after the first `len` tokens, and begins to record the attention that those of `chunk` receive, unless the
     /// layer's window has passed any of them.
     pub fn read_again(&mut self, len: usize, chunk: Range<usize>) {
@@ -214,6 +216,11 @@ impl CacheEntries {
         if let Kind::Unbounded(own) = &mut self.kind {
             own.second_reading = has_all.then(|| SecondReading::new(self.heads, len, chunk));
         }
+    }
+
+    /// The tokens of the prompt that is read again, and the chunk of them that is repeated.
+    pub fn second_reading(&self) -> Option<(usize, Range<usize>)> {
+        self.as_unbounded()?.second_reading.as_ref().map(|own| (own.prompt, own.chunk.clone()))
     }
 
     /// The largest attention that was paid to the entries of the chunk: (kv_heads)(entries).
@@ -228,14 +235,18 @@ impl CacheEntries {
         policies.flat_map(|policy| policy.scores())
     }
 
-    /// Lists the scorers of the cache's policy, and of the policies that will cut it, that compute formulas.
-    pub(super) fn scorers(&mut self) -> impl Iterator<Item = &mut Scorer> {
+    /// Lists the state of the cache's policy, and of the policies that will cut it.
+    pub(super) fn each_bounded(&mut self) -> impl Iterator<Item = &mut Bounded> {
         let (bounded, cuts) = match &mut self.kind {
             Kind::Bounded(bounded) => (Some(&mut **bounded), &mut [][..]),
             Kind::Unbounded(own) => (None, &mut own.cuts[..]),
         };
-        let of_cuts = cuts.iter_mut().filter_map(CacheEntries::as_bounded_mut);
-        bounded.into_iter().chain(of_cuts).flat_map(Bounded::scorers)
+        bounded.into_iter().chain(cuts.iter_mut().filter_map(CacheEntries::as_bounded_mut))
+    }
+
+    /// Lists the scorers that run at every row.
+    pub(super) fn scorers_of_rows(&mut self) -> impl Iterator<Item = &mut Scorer> {
+        self.each_bounded().flat_map(Bounded::scorers_of_rows)
     }
 
     /// Which properties of new entries its scores read.
@@ -244,6 +255,10 @@ impl CacheEntries {
             hidden: self.scores().any(Score::is_function),
             projected_norms: self.scores().any(|score| score.has(Word::ProjectedValueNorm)),
             token_texts: self.scores().any(|score| score.calls(Function::TokenIn)),
+            vectors: self.scores().any(|score| {
+                let words = [Word::KeyNorm, Word::ValueNorm, Word::ValueNorm2];
+                words.into_iter().any(|word| score.has(word)) || score.calls(Function::Dot)
+            }),
         }
     }
 
@@ -259,7 +274,9 @@ impl CacheEntries {
             Kind::Bounded(bounded) => bounded,
             Kind::Unbounded(own) => return own.cuts.iter_mut().for_each(|cut| cut.end_prompt(reread)),
         };
-        let Bounded { policy, scorer: Some(scorer), awaits_cut: true, .. } = &mut **bounded else { return };
+        let Bounded { policy, scorer: Some(scorer), awaits_cut: true, last_rows, .. } = &mut **bounded else {
+            return;
+        };
         if scorer.wants_reread() {
             // Nothing has left yet, and no window takes anything.
             let mask = vec![0.0; self.seen];
@@ -268,9 +285,11 @@ impl CacheEntries {
                 let of_entries =
                     |head: &Vec<f32>| positions.iter().map(|position| head[*position as usize]).collect();
                 let reread: Vec<Vec<f32>> = reread.iter().map(of_entries).collect();
-                let unprotected = entries.candidates(*policy, self.seen);
-                let entries = formula::Entries { positions, mask: &mask, unprotected };
-                scorer.read_again(&reread, group, &entries);
+                scorer.take_second_reading(&reread, group);
+                if last_rows.is_none() {
+                    let unprotected = entries.candidates(*policy, self.seen);
+                    scorer.score_again(group, &formula::Entries { positions, mask: &mask, unprotected });
+                }
             }
         }
     }
@@ -310,9 +329,8 @@ impl CacheEntries {
         let Kind::Bounded(bounded) = &mut self.kind else { return };
         // They are of the row before.
         bounded.newest.iter_mut().for_each(Vec::clear);
-        for scorer in bounded.scorers() {
-            scorer.begin(self.seen, rows, stride, new);
-        }
+        bounded.scorers_of_rows().for_each(|scorer| scorer.make_room(stride));
+        bounded.scorers().for_each(|scorer| scorer.join(self.seen, rows, new));
         if let Some(inputs) = &mut bounded.inputs {
             inputs.add(new);
         }
@@ -338,9 +356,9 @@ impl CacheEntries {
         let step = self.seen + attention.row;
         // The end of a read may be that of the prompt.
         let may_be_cut = attention.ends_read && (bounded.awaits_cut || policy.budget.pools_model());
-        let row = formula::Row { attention, vectors, step, decides: decides || may_be_cut };
+        let row = formula::Row { attention, vectors, step, decides: decides || may_be_cut, is_replayed: false };
         let mask = &mask;
-        for scorer in bounded.scorers() {
+        for scorer in bounded.scorers_of_rows() {
             for (group, HeadGroup { positions, .. }) in self.groups.iter().enumerate() {
                 let mask = mask(group);
                 let unprotected = self.groups[group].candidates(policy, mask.len());

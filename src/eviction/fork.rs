@@ -7,6 +7,7 @@ use super::custom::FunctionInputs;
 use super::entries::{Bounded, CacheEntries, HeadGroup, Kind, Received, Unbounded};
 use super::formula::{ScoreCount, Scorer};
 use super::future::RecordedAttention;
+use super::last_rows::LastRows;
 use super::method::Method;
 use super::score::Score;
 use super::settings::{Heads, Scope};
@@ -99,6 +100,27 @@ impl CacheEntries {
         self.as_bounded().is_some_and(|bounded| Some(bounded.policy) == policy && bounded.salt == salt)
     }
 
+    /// Makes an empty cache, and those that will cut its prompt, compute the scores of a prompt when it is cut, where they need its last
+    /// rows only. It must be given the [queries](super::BlockScan::keep_queries) of every block. Where a window removes entries before the
+    /// cut, the last rows are not enough.
+    #[must_use]
+    pub fn with_last_rows(mut self) -> CacheEntries {
+        let caches = match &mut self.kind {
+            _ if self.window.is_some() => return self,
+            Kind::Bounded(bounded) => std::slice::from_mut(&mut **bounded),
+            Kind::Unbounded(own) => {
+                let cuts = std::mem::take(&mut own.cuts).into_iter().map(CacheEntries::with_last_rows);
+                own.cuts = cuts.collect();
+                &mut []
+            }
+        };
+        for bounded in caches.iter_mut().filter(|bounded| bounded.policy.schedule.cuts() && bounded.awaits_cut) {
+            let computes = bounded.scorers().next().is_some();
+            bounded.last_rows = bounded.policy.horizon().filter(|_| computes).map(LastRows::new);
+        }
+        self
+    }
+
     /// A cache that has read the first `len` tokens of this unbounded one, a prompt, and will be cut as `policy` says. `cuts` are
     /// what was taken after the prompt; `None` if the policy was not among them.
     pub fn fork_for_cut(
@@ -108,8 +130,7 @@ impl CacheEntries {
         policy: SizedPolicy,
         salt: u64,
     ) -> Option<CacheEntries> {
-        let before = Some(policy.before_cut());
-        let mut fork = cuts.iter().find(|cut| cut.draws_like(before, salt) && cut.seen == len)?.clone();
+        let mut fork = cuts[CacheEntries::cut_of(cuts, len, policy, salt)?].clone();
         let columns = self.columns_at(len)?;
         if columns.start > 0 {
             // The layer's window has passed the others.
@@ -118,6 +139,12 @@ impl CacheEntries {
         }
         fork.as_bounded_mut()?.policy = policy;
         Some(CacheEntries { window: self.window, is_chunked: self.is_chunked, ..fork })
+    }
+
+    /// Index of what was taken for a policy after a prompt of `len` tokens.
+    pub fn cut_of(cuts: &[CacheEntries], len: usize, policy: SizedPolicy, salt: u64) -> Option<usize> {
+        let before = Some(policy.before_cut());
+        cuts.iter().position(|cut| cut.draws_like(before, salt) && cut.seen == len)
     }
 
     /// Makes an empty, unbounded cache record its attention over the decision groups of a scope.
@@ -218,6 +245,7 @@ impl Bounded {
             inputs: policy.score.is_function().then(|| FunctionInputs::new(heads.groups(policy.scope))),
             limits: policy.group_sizes(heads),
             awaits_cut: false,
+            last_rows: None,
             newest: Vec::new(),
             score_count: ScoreCount::default(),
             salt,

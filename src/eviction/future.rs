@@ -29,8 +29,8 @@ pub struct RecordedAttention {
 /// a softmax over them, over what is read, and over the first entries of the prompt.
 #[derive(Clone, Debug)]
 pub(super) struct SecondReading {
-    prompt: usize,
-    chunk: Range<usize>,
+    pub prompt: usize,
+    pub chunk: Range<usize>,
     /// (kv_heads)(entries of the chunk)
     pub largest: Vec<Vec<f32>>,
 }

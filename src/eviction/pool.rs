@@ -6,7 +6,7 @@ use super::amount::FirstTokens;
 use super::block::{Attention, Vectors};
 use super::budget::BudgetPool;
 use super::entries::{CacheEntries, Eviction, Kind};
-use super::formula;
+use super::formula::{self, Scorer};
 use super::policy::Policy;
 use super::score::rank;
 use super::sized_policy::SizedPolicy;
@@ -24,7 +24,7 @@ pub struct LayerEntries<'a> {
     pub entries: &'a mut CacheEntries,
     /// Takes what leaves, group by group, the oldest first.
     pub log: Option<&'a mut Vec<Eviction>>,
-    /// Keys and values of the columns, which functions need.
+    /// Keys and values of the columns, which functions need, and scores of a prompt's last rows.
     pub vectors: Option<&'a dyn Vectors>,
 }
 
@@ -52,6 +52,9 @@ pub fn evict_together(layers: &mut [LayerEntries<'_>], ends_prompt: bool) -> Vec
         let Some(bounded) = layer.entries.as_bounded_mut() else { continue };
         let policy = bounded.policy;
         let is_cut = ends_prompt && std::mem::take(&mut bounded.awaits_cut);
+        if is_cut {
+            layer.entries.score_last_rows(layer.vectors);
+        }
         if policy.budget.pools_model() {
             pooled.push((index, policy));
             cuts |= is_cut;
@@ -91,7 +94,7 @@ pub fn evict_together(layers: &mut [LayerEntries<'_>], ends_prompt: bool) -> Vec
 }
 
 /// How many entries leave from each head, `excess` in all: the lowest scores of all heads that hold more than `floor`, the older of equal
-/// ones, and of these that of the lower head. The `ranked` entries of a head are those that may leave, the lowest first.
+/// ones, and of these that of the lower head. The `ranked` entries of a head are those that may leave.
 fn divide(ranked: &[Vec<Ranked>], held: &[usize], floor: usize, excess: usize) -> Vec<usize> {
     let heads = ranked.iter().enumerate();
     let mut all: Vec<(f64, u32, usize)> =
@@ -108,8 +111,16 @@ fn divide(ranked: &[Vec<Ranked>], held: &[usize], floor: usize, excess: usize) -
 }
 
 /// The lowest score first, of equal ones the oldest.
-fn sort(ranked: &mut [Ranked]) {
-    ranked.sort_unstable_by(|a, b| rank(a.score, b.score).then(a.position.cmp(&b.position)));
+fn order(a: &Ranked, b: &Ranked) -> Ordering {
+    rank(a.score, b.score).then(a.position.cmp(&b.position))
+}
+
+/// Keeps the `count` entries that come first, in any order.
+fn keep_first(ranked: &mut Vec<Ranked>, count: usize) {
+    if count < ranked.len() {
+        ranked.select_nth_unstable_by(count, order);
+        ranked.truncate(count);
+    }
 }
 
 impl LayerEntries<'_> {
@@ -147,7 +158,7 @@ impl LayerEntries<'_> {
         kept
     }
 
-    /// The entries of each group that may leave, lowest first, by the budget's score or else the policy's own.
+    /// The entries of each group that may leave, with the budget's score or else the policy's own.
     fn ranked(&self, policy: SizedPolicy) -> Vec<Vec<Ranked>> {
         let of_group = |group: usize| {
             let columns = self.entries.groups[group].positions.len();
@@ -161,7 +172,7 @@ impl LayerEntries<'_> {
         (0..self.entries.groups.len()).map(of_group).collect()
     }
 
-    /// Evicts `leaving[g]` entries of group g: the first of `ranked`, or, if `ranked` is by the budget's score, those with the lowest
+    /// Evicts `leaving[g]` entries of group g: the lowest of `ranked`, or, if `ranked` has the budget's score, those with the lowest
     /// score of the policy itself.
     fn remove(&mut self, policy: SizedPolicy, mut ranked: Vec<Vec<Ranked>>, leaving: &[usize]) -> Option<Kept> {
         if self.entries.has_divider() {
@@ -173,8 +184,9 @@ impl LayerEntries<'_> {
                 self.entries.rank_again(policy, ranked, columns, |column, _| scores[column]);
             }
         }
-        let of_group = |(ranked, leaving): (Vec<Ranked>, &usize)| {
-            ranked.into_iter().take(*leaving).map(|entry| entry.column as usize).collect()
+        let of_group = |(mut ranked, leaving): (Vec<Ranked>, &usize)| {
+            keep_first(&mut ranked, *leaving);
+            ranked.into_iter().map(|entry| entry.column as usize).collect()
         };
         self.remove_columns(ranked.into_iter().zip(leaving).map(of_group).collect())
     }
@@ -244,7 +256,10 @@ impl CacheEntries {
         match policy.schedule.every() {
             // They go on to leave together.
             Some(_) if policy.budget.pools_model() => return,
-            Some(_) => bounded.limits = policy.group_sizes(self.heads),
+            Some(_) => {
+                bounded.limits = policy.group_sizes(self.heads);
+                bounded.scorers().for_each(Scorer::shrink);
+            }
             // Nothing needs a score.
             None => {
                 bounded.scorer = None;
@@ -256,7 +271,7 @@ impl CacheEntries {
         bounded.newest = Vec::new();
     }
 
-    /// Some entries of a group, the lowest score first, of equal ones the oldest.
+    /// Some entries of a group, with their scores.
     fn ranked(
         &self,
         group: usize,
@@ -269,13 +284,11 @@ impl CacheEntries {
             position: position(column),
             column: column as u32,
         });
-        let mut ranked: Vec<Ranked> = ranked.collect();
-        sort(&mut ranked);
-        ranked
+        ranked.collect()
     }
 
-    /// Ranks entries again, by the policy's own score. Those that are the best of `held` by the order that they have, as many as each head
-    /// keeps at least, are taken away.
+    /// Gives entries the policy's own score. Those that are the best of `held` by the score that they have, as many as each head keeps at
+    /// least, are taken away.
     fn rank_again(
         &self,
         policy: SizedPolicy,
@@ -285,9 +298,9 @@ impl CacheEntries {
     ) {
         let floor = policy.budget.as_pool().map_or(0, |pool| pool.kept_by_each(policy.size));
         let protected = held - ranked.len();
-        ranked.truncate(ranked.len() - floor.saturating_sub(protected).min(ranked.len()));
+        let may_leave = ranked.len() - floor.saturating_sub(protected).min(ranked.len());
+        keep_first(ranked, may_leave);
         ranked.iter_mut().for_each(|entry| entry.score = score(entry.column as usize, entry.position));
-        sort(ranked);
     }
 
     /// Computes the own scores of a group of a pool again, which will hold `size` entries.
@@ -386,6 +399,7 @@ impl CacheEntries {
             self.rank_again(policy, &mut ranked, cached[group], |column, position| {
                 scores.at(column - first, position)
             });
+            ranked.sort_unstable_by(order);
             for entry in ranked.iter().take(leaving[group]) {
                 mask[entry.column as usize] = f32::NEG_INFINITY;
                 victims.push((group, entry.column as usize));

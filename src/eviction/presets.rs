@@ -177,6 +177,24 @@ mod tests {
         }
     }
 
+    /// By hand: a window of 64 looks at 64 rows, a score of one row at that, a sum at all.
+    #[test]
+    fn so_many_rows_tell_the_scores_of_presets() {
+        let known = [
+            ("tova caote keydiff knorm lagkv expected ada-expected kvzip sepllm random", Some(1)),
+            ("snapkv pyramidkv adakv criticalkv critical-adakv chunkkv dropkv", Some(64)),
+            ("morphkv-sum morphkv-max", Some(50)),
+            ("scissorhands", Some(400)),
+            ("r-kv", Some(8)),
+            ("h2o h2o-layer a2sf roco vatp caote-h2o keyformer clairvoyant", None),
+        ];
+        for (names, rows) in known {
+            for name in names.split(' ') {
+                assert_eq!(by_name(name).unwrap().at(1000).unwrap().horizon(), rows, "{name}");
+            }
+        }
+    }
+
     #[test]
     fn presets_are_policies() {
         for preset in PRESETS.iter() {

@@ -7,7 +7,7 @@
 //! at a time (arXiv 2401.06104, appendix E, builds the same masks). An evicted entry stays a masked column until the
 //! end of its block.
 
-use super::block::{Attention, NewEntries, Vectors};
+use super::block::{Attention, NewEntries, Queries, Vectors, weigh};
 use super::entries::{CacheEntries, Eviction, Kind};
 use super::pool::Living;
 use crate::vector;
@@ -17,11 +17,6 @@ use crate::vector;
 pub struct Normaliser {
     pub max: Vec<f32>,
     pub sum: Vec<f32>,
-}
-
-/// The sum of a softmax, of exponentials of logits less `max`, with that of a sink. A sink that outweighs everything leaves nothing.
-fn with_sink(sum: f32, max: f32, sink: Option<&f32>) -> f32 {
-    sink.map_or(sum, |sink| sum + (sink - max).exp())
 }
 
 /// The scan of one block.
@@ -74,6 +69,11 @@ impl<'a> BlockScan<'a> {
         }
         let (newest, ends_read, sinks) = (vec![0.0; stride], new.ends_read, new.sinks.to_vec());
         BlockScan { entries, rows, held, cached, masks, newest, sinks, ends_read, seen: None, victims: Vec::new() }
+    }
+
+    /// Takes the queries of all rows, for scores that look at the last rows of a prompt only.
+    pub fn keep_queries(&mut self, queries: &Queries<'_>) {
+        self.entries.keep_queries(self.rows, queries);
     }
 
     /// Remembers what the query of each row attends to.
@@ -141,13 +141,12 @@ impl<'a> BlockScan<'a> {
             let group = self.entries.group_of(head / heads.per_kv_head());
             let width = widths[group];
             let weights = &mut logits[(head * rows + row) * stride..][..stride];
-            for scorer in self.entries.scorers().filter(|scorer| scorer.wants_logits()) {
+            for scorer in self.entries.scorers_of_rows().filter(|scorer| scorer.wants_logits()) {
                 scorer.take_logits(head, &weights[..width]);
             }
-            let (max, sum) = vector::softmax_row(&mut weights[..width], &self.masks[group][..width]);
-            weights[width..].fill(0.0);
-            normaliser.max[head * rows + row] = max;
-            normaliser.sum[head * rows + row] = with_sink(sum, max, self.sinks.get(head));
+            let at = head * rows + row;
+            (normaliser.max[at], normaliser.sum[at]) =
+                weigh(weights, &self.masks[group][..width], self.sinks.get(head));
         }
         let ends_read = self.ends_read && row + 1 == rows;
         let sums = &normaliser.sum;

@@ -161,6 +161,14 @@ impl Score {
         }
     }
 
+    /// How many of a prompt's last queries tell its scores in a cache of `size` entries; `None` if all are needed, or what follows.
+    pub fn horizon(self, size: usize) -> Option<usize> {
+        match self {
+            Score::Formula(formula) => formula.horizon(size),
+            Score::Custom(_) => None,
+        }
+    }
+
     /// Bytes that a layer's cache remembers for every entry, beside its key and value, in a cache of `size` entries; of a function's
     /// prompt until it is called.
     pub fn remembered_bytes(

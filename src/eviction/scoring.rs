@@ -6,9 +6,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::block::{Attention, Vectors};
+use super::block::{Attention, Vectors, weigh};
 use super::custom::{CustomScore, Step};
-use super::entries::{Bounded, CacheEntries, HeadGroup};
+use super::entries::{Bounded, CacheEntries, HeadGroup, Kind};
+use super::formula;
 use super::method::Method;
 use super::score::{rank, uniform};
 use super::settings::Scope;
@@ -178,6 +179,55 @@ impl CacheEntries {
         })
     }
 
+    /// Computes the scores of a prompt that has been read from its last rows, if they were kept for that.
+    pub fn score_last_rows(&mut self, vectors: Option<&dyn Vectors>) {
+        let Some(bounded) = self.as_bounded_mut() else { return };
+        let (Some(last), Some(vectors)) = (bounded.last_rows.take(), vectors) else { return };
+        let (heads, columns) = (self.heads, self.seen);
+        let stride = vector::padded(columns);
+        let Kind::Bounded(bounded) = &mut self.kind else { return };
+        bounded.scorers().for_each(|scorer| scorer.make_room(stride));
+        let mut step = columns - last.rows();
+        let mut mask = vec![f32::NEG_INFINITY; stride];
+        mask[..step].fill(0.0);
+        let mut logits = Vec::new();
+        for block in &last.blocks {
+            let (rows, end) = (block.rows, step + block.kept);
+            logits.resize(heads.heads * rows * stride, 0.0);
+            let of_kv_heads = logits.chunks_exact_mut(heads.per_kv_head() * rows * stride);
+            for (kv_head, logits) in of_kv_heads.enumerate() {
+                vectors.logits(kv_head, &block.of_kv_head(kv_head, heads), end, (logits, stride));
+            }
+            let mut sums = vec![0.0; heads.heads * rows];
+            for row in rows - block.kept..rows {
+                mask[step] = 0.0;
+                let width = vector::padded(step + 1);
+                for (head, sum) in (0..heads.heads).zip(sums[row..].iter_mut().step_by(rows)) {
+                    let weights = &mut logits[(head * rows + row) * stride..][..stride];
+                    let scorers = bounded.scorers().filter(|scorer| scorer.wants_logits());
+                    scorers.for_each(|scorer| scorer.take_logits(head, &weights[..width]));
+                    *sum = weigh(weights, &mask[..width], last.sinks.get(head)).1;
+                }
+                let (sums, widths, ends_read) = (&sums, &[width], step + 1 == columns);
+                let attention = Attention { logits: &logits, sums, heads, rows, row, stride, widths, ends_read };
+                let mask = &mask[..=step];
+                let row =
+                    formula::Row { attention: &attention, vectors, step, decides: ends_read, is_replayed: true };
+                let policy = bounded.policy;
+                for scorer in bounded.scorers() {
+                    for (group, entries) in self.groups.iter().enumerate() {
+                        let HeadGroup { positions, .. } = entries;
+                        let unprotected = entries.candidates(policy, mask.len());
+                        scorer.run(&row, group, &formula::Entries { positions, mask, unprotected });
+                    }
+                }
+                step += 1;
+            }
+        }
+        let columns = vec![columns; self.groups.len()];
+        bounded.scorers().for_each(|scorer| scorer.truncate(&columns));
+    }
+
     /// The scores of a group's columns after the last token that was read.
     pub(super) fn scores_at_cut(
         &self,
@@ -190,12 +240,10 @@ impl CacheEntries {
         let of_f32 = |scores: &[f32]| scores.iter().map(|score| f64::from(*score)).collect();
         match policy.score.method() {
             Method::Order => positions.iter().map(|position| f64::from(*position)).collect(),
-            Method::Instructions => {
-                let columns = 0..positions.len();
-                let scores = bounded.scorer.iter().flat_map(|scorer| scorer.scores(group, columns.clone()));
-                scores.map(f64::from).collect()
-            }
-            Method::NewestAttention => of_f32(&newest[group]),
+            Method::Instructions | Method::NewestAttention => match &bounded.scorer {
+                Some(scorer) => scorer.scores(group, 0..positions.len()).map(f64::from).collect(),
+                None => of_f32(&newest[group]),
+            },
             Method::SummedAttention => of_f32(&self.received[0].sums[group]),
             Method::NormPriority | Method::RandomPriority => priority.clone(),
             Method::Function(score) => {

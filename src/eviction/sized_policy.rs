@@ -122,6 +122,11 @@ impl Deref for SizedPolicy {
 }
 
 impl SizedPolicy {
+    /// How many of a prompt's last queries tell the scores by which it is cut; `None` if all are needed, or what follows.
+    pub fn horizon(self) -> Option<usize> {
+        self.scores().try_fold(1, |most, score| Some(score.horizon(self.of_cache)?.max(most)))
+    }
+
     /// Entries that never leave: the first ones, before the prompt ends under [`FirstTokens::Prompt`] none, and the newest.
     pub fn protected(self) -> [usize; 2] {
         [self.keep_first.of(self.size), self.keep_recent.of(self.size)]

@@ -22,8 +22,9 @@ use crate::eviction::{Heads, Policy, Schedule, Scope, presets};
 /// How far an NLL, or a token's lost attention, may be from the host's.
 const TOLERANCE: f32 = 1e-4;
 /// Tolerance where products with weights are computed in bf16. What differs in the last bit of f32 may be rounded to another number of
-/// bf16; logits are below 8, where these are 1/32 apart. Two such steps.
+/// bf16; logits are below 8, where these are 1/32 apart. Two such steps. In f16 they are 1/256 apart.
 const TOLERANCE_BF16: f32 = 1.0 / 16.0;
+const TOLERANCE_F16: f32 = 1.0 / 128.0;
 /// What attention logits are multiplied by, so that attention is uneven.
 const SHARPNESS: f32 = 4.0;
 /// The first tokens, which a case may read with the full cache, and those that it may read as a prompt.
@@ -93,14 +94,23 @@ impl Device {
 /// The first case in which survivors, NLLs or lost attention differ, or bits where it is read again, or an error of the device.
 fn check(device: &Device, on_host: &Device) -> Result<usize> {
     let suites = suites()?;
-    for suite in &suites {
+    for (index, suite) in suites.iter().enumerate() {
         let (own, host) = (suite.model(1.0, device)?, suite.model(1.0, on_host)?);
-        let tolerance = if own.compute_type(false) == DType::BF16 { TOLERANCE_BF16 } else { TOLERANCE };
+        let tolerance = match own.compute_type(false) {
+            DType::BF16 => TOLERANCE_BF16,
+            DType::F16 => TOLERANCE_F16,
+            _ => TOLERANCE,
+        };
         let mut readings = Vec::new();
         for case in &suite.cases {
             let (reading, expected) = (suite.read(&own, case)?, suite.read(&host, case)?);
             compare(&reading, &expected, tolerance).with_context(|| suite.name(case))?;
             readings.push(reading);
+        }
+        if let (0, [case, ..], [reading, ..]) = (index, &suite.cases[..], &readings[..]) {
+            // Elsewhere both have the device's products with weights.
+            let expected = suite.read(&suite.model(1.0, &Device::CPU)?, case)?;
+            compare(reading, &expected, tolerance).context("products with weights, beside the host's")?;
         }
         let again: Vec<_> = suite.cases.iter().zip(&readings).step_by(CASES_PER_REPEAT).collect();
         for cases in again.chunks(1).chain(again.chunks(READ_TOGETHER)) {
@@ -189,7 +199,8 @@ impl Suite {
 
 /// What may differ from case to case is tried with a small model, and what depends on sizes with the heads of large ones, in bf16. These
 /// have one layer: products in bf16 make differences in the last bit of f32 so large that other entries may leave the next layer.
-fn suites() -> Result<[Suite; 4]> {
+/// Others have what some families have: heads of other sizes, f16, soft caps, windows, and heads that are rotated in part.
+fn suites() -> Result<Vec<Suite>> {
     // No number of heads is a power of 2.
     let small = ModelShape::random(ModelShape {
         hidden: 48,
@@ -217,11 +228,40 @@ fn suites() -> Result<[Suite; 4]> {
         tokens: 150,
         cases,
     };
-    Ok([of_small(ways()?), of_large(32, policies()?), of_large(8, policies()?), of_small(all_presets())])
+    let of_family = |head_dim: usize, dtype: WeightType, change: fn(&mut ModelShape)| {
+        let (heads, hidden) = (Heads { heads: 4, kv_heads: 2 }, 64);
+        let mut shape = ModelShape::random(ModelShape { hidden, heads, head_dim, layers: 1, ..small.clone() });
+        change(&mut shape);
+        anyhow::Ok(Suite { shape, dtype, tokens: 150, cases: families()? })
+    };
+    Ok(vec![
+        of_small(ways()?),
+        of_large(32, policies()?),
+        of_large(8, policies()?),
+        of_small(all_presets()),
+        of_family(64, WeightType::F16, |_| ())?,
+        of_family(80, WeightType::Auto, |shape| shape.ropes[0].dims = 32)?,
+        of_family(96, WeightType::F16, |shape| shape.attention[0].window = Some(60))?,
+        of_family(128, WeightType::F16, |shape| shape.ropes[0].dims = 64)?,
+        of_family(256, WeightType::Auto, |shape| {
+            shape.attention_softcap = Some(5.0);
+            shape.attention[0].window = Some(100);
+        })?,
+    ])
+}
+
+/// The full cache and policies of a few kinds, of less entries than a window has.
+fn families() -> Result<Vec<Case>> {
+    let of_policy = |name: &str| case(name.into(), preset(name)?, 40);
+    ["tova", "h2o", "window"].into_iter().map(of_policy).chain([Ok(full())]).collect()
 }
 
 fn case(name: String, policy: Policy, size: usize) -> Result<Case> {
     Ok(Case { name, plan: MemoryPlan::bounded(policy.at(size)?), is_fork: false })
+}
+
+fn full() -> Case {
+    Case { name: "full".into(), plan: MemoryPlan::unbounded(), is_fork: false }
 }
 
 fn preset(name: &str) -> Result<Policy> {
@@ -248,7 +288,7 @@ fn ways() -> Result<Vec<Case>> {
 
 /// The full cache, and policies of each kind.
 fn policies() -> Result<Vec<Case>> {
-    let mut cases = vec![Case { name: "full".into(), plan: MemoryPlan::unbounded(), is_fork: false }];
+    let mut cases = vec![full()];
     for name in ["window", "tova", "tova-head", "h2o", "h2o-layer", "caote"] {
         cases.push(case(name.into(), preset(name)?, 100)?);
     }

@@ -2,6 +2,8 @@
 //!
 //! The logits over the vocabulary are computed in one pass, some rows and columns at a time, and not kept.
 
+use std::sync::{Mutex, PoisonError};
+
 use anyhow::{Result, bail, ensure};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -9,6 +11,7 @@ use rayon::prelude::*;
 use super::arithmetic::layers::Products;
 use super::arithmetic::not_negative;
 use super::arithmetic::rows::on_host;
+use super::device::card_memory;
 use super::gpu::params;
 use super::network::transformer::LanguageModel;
 use crate::vector;
@@ -16,8 +19,10 @@ use crate::vector;
 /// Logits in memory at once, of one thread on the host: rows and columns (1 MiB).
 const LOGIT_ROWS: usize = 512;
 const LOGIT_COLUMNS: usize = 512;
-/// Logits in memory at once, of a GPU, which computes whole rows (64 MiB).
-const LOGITS_ON_GPU: usize = 1 << 24;
+/// Logits in memory at once, of a GPU, which computes whole rows and reads all weights for each piece of them: 512 MiB, or a 64th of its
+/// memory. One text at a time has them, and with them those of the full cache.
+const LOGITS_ON_GPU: usize = 1 << 27;
+static ON_GPU: Mutex<()> = Mutex::new(());
 
 /// Why a token is neither scored nor chosen.
 pub(super) const NO_NUMBERS: &str = "some of the model's logits are not numbers\n\
@@ -35,6 +40,13 @@ pub struct Scores {
     pub kl: f64,
     /// With unbounded states: tokens at which both predict the same token.
     pub same_top: u64,
+}
+
+/// Rows of logits that a GPU of so many bytes, if that is known, computes at once. The number is always the same on one card, because its
+/// library chooses how to compute by it.
+fn rows_on_gpu(vocab: usize, bytes: Option<usize>) -> usize {
+    let most = bytes.map_or(LOGITS_ON_GPU, |bytes| (bytes / 64 / size_of::<f32>()).min(LOGITS_ON_GPU));
+    (most / vocab).max(1)
 }
 
 impl LanguageModel {
@@ -67,8 +79,9 @@ impl LanguageModel {
         let is_on_host = self.gpu().is_none() && self.device().products.is_cpu();
         let most = match is_on_host {
             true => rows.div_ceil(self.threads()).clamp(1, LOGIT_ROWS),
-            false => (LOGITS_ON_GPU / vocab).max(1),
+            false => rows_on_gpu(vocab, card_memory().map(|(_, total)| total)),
         };
+        let _alone = (!is_on_host).then(|| ON_GPU.lock().unwrap_or_else(PoisonError::into_inner));
         let threads = (self.threads() / rows.div_ceil(most).max(1)).max(1);
         let block = |(index, targets): (usize, &[u32])| {
             let part = |states: &Tensor| states.narrow(0, index * most, targets.len());
@@ -256,6 +269,21 @@ mod tests {
             row.compare(at * columns, full, bounded);
         }
         row
+    }
+
+    #[test]
+    fn rows_on_a_gpu_take_a_64th_of_its_memory_at_most() {
+        for (vocab, bytes) in
+            [(49_152, None), (128_256, Some(80 << 30)), (128_256, Some(8 << 30)), (262_144, Some(1 << 20))]
+        {
+            let rows = rows_on_gpu(vocab, bytes);
+            let taken = rows * vocab * size_of::<f32>();
+            assert!(rows == 1 || taken <= bytes.unwrap_or(usize::MAX) / 64, "{rows} rows of {vocab}");
+            assert!(
+                taken <= 512 << 20
+                    && (rows + 1) * vocab > bytes.map_or(LOGITS_ON_GPU, |bytes| bytes / 256).min(LOGITS_ON_GPU)
+            );
+        }
     }
 
     #[test]

@@ -165,10 +165,19 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) ->
             score.remembered_bytes(policy.size, shape.heads, policy.scope, (shape.head_dim, shape.hidden))
         };
         let of_layer = policy.scores().map(of_score).sum::<usize>();
-        let entries = if config.cuts() { longest } else { longest.min(policy.size.saturating_add(BLOCK)) };
+        let (layers, bounded) = (shape.cached_layers().len(), longest.min(policy.size.saturating_add(BLOCK)));
+        let is_kivi = config.cache.options.format.kivi_bits().is_some();
+        let entries = match policy.horizon().filter(|_| policy.schedule.cuts() && !is_kivi && !shape.has_windows())
+        {
+            // Queries of the last rows are kept in place of lists, which one layer has at its cut, or all that share a pool.
+            Some(_) if !policy.budget.pools_model() => longest + layers * bounded,
+            _ if config.cuts() => layers * longest,
+            _ => layers * bounded,
+        };
+        let queries = layers * policy.horizon().unwrap_or(0).min(longest) * shape.heads.heads * shape.head_dim;
         // A second reading has the prompt, and itself, once more.
         let again = policy.score.has(Word::RereadAttention);
-        let bytes = (of_layer * entries * shape.cached_layers().len()) as u64
+        let bytes = (of_layer * entries + queries * size_of::<f32>()) as u64
             + u64::from(again) * shape.prefix_bytes(2 * longest);
         Some((config.cuts().then(|| config.cache.rule.definition()), bytes))
     };

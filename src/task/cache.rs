@@ -206,7 +206,7 @@ impl CacheConfig {
             let plan = MemoryPlan { measure_loss, ..self.plan(policy, text) };
             let prefix = FullCachePrefix::of(prefix, start)?;
             let fork = match prefix.cuts.iter().find(|(at, _)| policy.awaits_prompt() && *at == start) {
-                Some((_, scores)) => prefix.memory.fork_for_cut(scores, start, ends, &plan),
+                Some((_, scores)) => model.fork_for_cut(&prefix.memory, (scores, ends), start, &plan)?,
                 None => prefix.memory.fork(start, &plan),
             };
             return Ok((fork.context("the full-cache prefix cannot be continued")?, start));

@@ -4,16 +4,18 @@
 //! The goldens run through it with `TOVA_BENCH_TEST_DEVICE=emulated`.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 use fastrand::Rng;
-use tova_bench::eviction::formula::{Function, Pool, WORDS};
+use tova_bench::eviction::formula::{Formula, Function, Pool, WORDS};
 use tova_bench::eviction::{
-    Amount, Budget, CacheOptions, Eviction, FirstTokens, Heads, Policy, Positions, Schedule, Scope, Score, presets,
+    Amount, Budget, BudgetPool, CacheOptions, Eviction, FirstTokens, Heads, Policy, PoolOver, Positions, Schedule,
+    Scope, Score, presets,
 };
 use tova_bench::lm::{
     Device, Emulation, GenerationSettings, LanguageModel, Memory, MemoryPlan, ModelShape, PrefilledPrompt,
@@ -111,7 +113,7 @@ fn formula_of_host(rng: &mut Rng) -> String {
 }
 
 /// A rule that has a room for 3 to 40 entries.
-fn rule(rng: &mut Rng, of_host: bool) -> (Policy, usize) {
+fn rule(rng: &mut Rng, of_host: bool, schedule: Schedule) -> (Policy, usize) {
     // Those of every token, for which neither texts of tokens nor a file is needed.
     let presets = presets::PRESETS.iter().filter_map(|preset| preset.policy().ok());
     let presets = presets.filter(|policy| policy.schedule == Schedule::default());
@@ -139,8 +141,17 @@ fn rule(rng: &mut Rng, of_host: bool) -> (Policy, usize) {
         };
         let (keep_first, keep_recent) = (FirstTokens::Count(amount(rng)), amount(rng));
         let scope = if rng.bool() { Scope::Layer } else { Scope::Head };
-        let budget = if rng.u32(..4) == 0 { Budget::of_layers(&[3.0, 5.0]).unwrap() } else { Budget::Uniform };
-        let schedule = Schedule::default();
+        let budget = match rng.u32(..4) {
+            0 => Budget::of_layers(&[3.0, 5.0]).unwrap(),
+            // Heads keep different numbers of entries, by the score or by one of the budget.
+            1 | 2 if schedule == Schedule::Cut => Budget::Pool(BudgetPool {
+                over: if rng.bool() { PoolOver::Heads } else { PoolOver::Model },
+                floor: rng.u8(..50),
+                score: Some(Formula::new("smooth(window(attention, 9), 3)", Pool::Mean).unwrap())
+                    .filter(|_| rng.bool()),
+            }),
+            _ => Budget::Uniform,
+        };
         let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
         let size = rng.usize(3..40);
         if policy.check(size, &vec![true; tiny_shape().layers], tiny_shape().heads.kv_heads).is_ok() {
@@ -157,15 +168,33 @@ struct Reading {
     lost: Option<Vec<f32>>,
 }
 
-fn read(model: &LanguageModel, tokens: &[u32], plan: &MemoryPlan<'_>, pieces: &[usize]) -> Reading {
-    let mut memory = model.new_memory(plan);
+/// Reads a case; where it `branches_off`, from what another cache has read of the prompt, with other policies that will cut it.
+fn read(model: &LanguageModel, case: &Case, branches_off: bool) -> Reading {
+    let Case { tokens, plan, pieces, prompt, .. } = case;
+    let own = plan.policy.unwrap();
+    let others = ["tova", "h2o", "roco"].map(|name| presets::by_name(name).unwrap().at(50).unwrap());
+    let others = others.map(|policy| (policy, CacheOptions::default(), 1));
+    let cuts = [&others[..], &[(own, plan.options, plan.seed)]].concat();
+    let mut memory = match branches_off {
+        true => model.new_memory(&MemoryPlan { cuts: &cuts, forks: true, ..MemoryPlan::unbounded() }),
+        false => model.new_memory(plan),
+    };
     let (mut nll, mut start) = (Vec::new(), 0);
-    for piece in pieces {
+    for (index, piece) in pieces.iter().enumerate() {
         let end = (start + piece).min(tokens.len());
         let states = model.read(&tokens[start..end], &mut memory).unwrap();
         let targets = &tokens[start + 1..(end + 1).min(tokens.len())];
         nll.extend(model.nll(&states.narrow(0, 0, targets.len()).unwrap(), targets).unwrap());
         start = end;
+        if branches_off && index + 2 == *prompt {
+            let scores = memory.cuts();
+            memory = model.fork_for_cut(&memory, (&scores, false), end, plan).unwrap().unwrap();
+        } else if branches_off && *prompt == 1 && index == 0 {
+            let scores = memory.take_cuts();
+            memory = model.fork_for_cut(&memory, (&scores, true), end, plan).unwrap().unwrap();
+        } else if own.schedule.cuts() && index + 1 == *prompt {
+            model.cut(&mut memory).unwrap();
+        }
     }
     Reading {
         nll,
@@ -202,15 +231,24 @@ struct Case {
     plan: MemoryPlan<'static>,
     tokens: Vec<u32>,
     pieces: Vec<usize>,
+    /// Pieces that are the prompt.
+    prompt: usize,
 }
 
 fn case(number: u64) -> Case {
     let mut rng = Rng::with_seed(number);
-    let (policy, size) = rule(&mut rng, number >= OF_HOST);
+    let schedules = ["1", "2", "7", "16", "128", "cut", "cut+1", "cut+16"].map(|text| text.parse().unwrap());
+    let schedule = match number {
+        ..OF_SCHEDULES => Schedule::default(),
+        OF_SCHEDULES..OF_CUTS => schedules[number as usize % schedules.len()],
+        OF_CUTS.. => Schedule::Cut,
+    };
+    let of_host = (OF_HOST..OF_SCHEDULES).contains(&number) || number >= OF_CUTS && number.is_multiple_of(2);
+    let (policy, size) = rule(&mut rng, of_host, schedule);
     let tokens: Vec<u32> = (0..rng.usize(60..300)).map(|_| rng.u32(1..257)).collect();
     let positions =
         [Positions::Absolute, Positions::Absolute, Positions::Slot, Positions::Squeezed][rng.usize(..4)];
-    let pieces = std::iter::repeat_with(|| rng.usize(1..150))
+    let pieces: Vec<usize> = std::iter::repeat_with(|| rng.usize(1..150))
         .take(300)
         .scan(0, |read, piece| {
             let left = tokens.len() - *read;
@@ -225,7 +263,9 @@ fn case(number: u64) -> Case {
         measure_loss: positions == Positions::Absolute && rng.bool(),
         ..MemoryPlan::bounded(policy.at(size).unwrap())
     };
-    Case { name: format!("rule {number}: {policy}, {size} entries, {positions:?}"), plan, tokens, pieces }
+    let prompt = rng.usize(1..=pieces.len());
+    let name = format!("rule {number}: {policy}, {schedule}, {size} entries, {positions:?}");
+    Case { name, plan, tokens, pieces, prompt }
 }
 
 /// Compares random rules with the host. Returns what differs. At most one rule in a hundred may be decided by rounding.
@@ -240,27 +280,140 @@ fn differing_with(shape: &ModelShape, emulation: &Emulation, cases: Range<u64>) 
     let rounding = Cell::new(0);
     let allowed = (cases.end - cases.start) / 100;
     let of_case = |number: u64| {
-        let Case { name, plan, tokens, pieces } = &case(number);
-        let (got, want) = (read(&device, tokens, plan, pieces), read(&host, tokens, plan, pieces));
-        let what = difference(&got, &want)?;
-        if got.log != want.log && moved.iter().any(|host| read(host, tokens, plan, pieces).log != want.log) {
+        let case = &case(number);
+        let (got, want) = (read(&device, case, false), read(&host, case, false));
+        let policy = case.plan.policy.unwrap();
+        let is_absolute = case.plan.options.positions == Positions::Absolute;
+        let branches_off = policy.schedule.cuts() && is_absolute && !policy.score.compares_norms();
+        let branch = branches_off.then(|| difference(&Reading { lost: None, ..read(&device, case, true) }, &want));
+        let what = difference(&got, &want).or_else(|| Some(format!("beside others {}", branch??)))?;
+        if got.log != want.log && moved.iter().any(|host| read(host, case, false).log != want.log) {
             rounding.set(rounding.get() + 1);
             if rounding.get() <= allowed {
                 return None;
             }
         }
-        Some(format!("{name}: {what}"))
+        Some(format!("{}: {what}", case.name))
     };
     cases.filter_map(of_case).collect()
 }
 
 /// Rules from this one on have words and functions that kernels do not know.
 const OF_HOST: u64 = 1000;
+/// Rules from this one on have schedules of all kinds.
+const OF_SCHEDULES: u64 = 2000;
+/// Rules from this one on cut the prompt. Half of them have words and functions that kernels do not know.
+const OF_CUTS: u64 = 3000;
 
 #[test]
 fn random_rules_evict_the_same_as_on_the_host() {
     let differing = differing(&Emulation::default(), 0..500);
     assert!(differing.is_empty(), "{} of 500:\n{}", differing.len(), differing.join("\n"));
+}
+
+#[test]
+fn random_schedules_evict_the_same_as_on_the_host() {
+    for (emulation, cases) in [(Emulation::default(), 0..160), (as_on_a_gpu(4), 160..168)] {
+        let differing = differing(&emulation, OF_SCHEDULES + cases.start..OF_SCHEDULES + cases.end);
+        assert!(differing.is_empty(), "{} of {cases:?}:\n{}", differing.len(), differing.join("\n"));
+    }
+}
+
+/// The host scores what kernels do not know, from the prompt's last rows, and heads keep different numbers of entries.
+#[test]
+fn random_cuts_keep_the_same_as_on_the_host() {
+    for (emulation, cases) in [(Emulation::default(), 0..200), (as_on_a_gpu(5), 200..208)] {
+        let cases = OF_CUTS + cases.start..OF_CUTS + cases.end;
+        let differing = differing(&emulation, cases.clone());
+        assert!(differing.is_empty(), "{} of {cases:?}:\n{}", differing.len(), differing.join("\n"));
+    }
+    let cases = (OF_CUTS..OF_CUTS + 200).map(case);
+    let of_host = cases.filter(|case| {
+        let policy = case.plan.policy.unwrap();
+        let is_on_gpu = tiny_shape().why_on_host(Some(policy), case.plan.options).is_none();
+        is_on_gpu && policy.horizon().is_some() && policy.budget.is_by_head()
+    });
+    assert!(of_host.count() > 20);
+}
+
+/// What is asked for of a device while a text is read.
+fn asked(counts: &Mutex<BTreeMap<String, usize>>, read: impl FnOnce()) -> BTreeMap<String, usize> {
+    counts.lock().unwrap().clear();
+    read();
+    counts.lock().unwrap().clone()
+}
+
+#[test]
+fn a_text_takes_few_copies_and_no_scan_where_nothing_leaves() {
+    let emulation = Emulation { is_packed: true, ..Emulation::default() };
+    let model = emulated(&emulation);
+    let tokens: Vec<u32> = (0..300).map(|token| token % 250).collect();
+    let read = |plan: &MemoryPlan<'_>| {
+        asked(&emulation.counts, || drop(model.read(&tokens, &mut model.new_memory(plan)).unwrap()))
+    };
+    let of_policy = |name: &str, schedule: &str, size: usize| {
+        let policy = presets::by_name(name).unwrap();
+        MemoryPlan::bounded(Policy { schedule: schedule.parse().unwrap(), ..policy }.at(size).unwrap())
+    };
+    let first = read(&MemoryPlan::unbounded());
+    let full = read(&MemoryPlan::unbounded());
+    // The cosines of the first text stay.
+    let cosines = tokens.len() * tiny_shape().head_dim / 2 * size_of::<f32>();
+    assert!(full["Uploaded"] < cosines && first["Uploaded"] > cosines, "{first:?} {full:?}");
+    // What all layers have decided comes in one piece.
+    assert_eq!(read(&of_policy("h2o", "1", 30))["Download"], 1);
+    let scans_of = |name: &str, schedule: &str, size: usize| {
+        read(&of_policy(name, schedule, size)).get("Scan").copied().unwrap_or(0)
+    };
+    let scans = |name: &str, schedule: &str| scans_of(name, schedule, 30);
+    let blocks = tiny_shape().layers * tokens.len().div_ceil(128);
+    // None of blocks before the cache is full, but where a formula remembers them.
+    for (name, of_all) in [("tova", 2), ("h2o", 2), ("window", 0), ("window+4", 2), ("roco", 3)] {
+        assert_eq!(scans_of(name, "1", 200), tiny_shape().layers * of_all, "{name}");
+    }
+    assert_eq!((full.get("Scan"), scans("tova", "1"), scans("tova", "16")), (None, blocks, blocks));
+    // Of a prompt that will be cut, TOVA looks at the last row.
+    assert_eq!((scans("h2o", "cut"), scans("knorm", "cut"), scans("tova", "cut")), (0, 0, tiny_shape().layers));
+    assert_eq!(scans("roco", "cut"), blocks);
+}
+
+/// Layers with windows of their own, without a policy, and policies that keep the newest entries.
+#[test]
+fn windows_pass_without_a_scan_what_they_pass_on_the_host() {
+    let kinds = [24, 128, 200].map(|size| [("layer", size), ("window", size), ("window-head", size)]);
+    for (kind, window) in kinds.into_iter().flatten() {
+        let mut shape = tiny_shape();
+        let policy = match kind {
+            "layer" => {
+                shape.attention[0].window = Some(window);
+                None
+            }
+            "window" => presets::by_name("window").unwrap().at(window).ok(),
+            _ => Policy { scope: Scope::Head, ..presets::by_name("window").unwrap() }.at(window).ok(),
+        };
+        let emulation = Emulation::default();
+        let device = Device::emulated(&emulation).unwrap();
+        let [host, device] = [&Device::CPU, &device].map(|device| model_of(&shape, device, SHARPNESS));
+        let plan = MemoryPlan { policy, log: true, measure_loss: true, ..MemoryPlan::unbounded() };
+        let read = |model: &LanguageModel| {
+            let (mut memory, mut states) = (model.new_memory(&plan), Vec::new());
+            for piece in [0..100, 100..350, 350..700] {
+                let tokens: Vec<u32> = piece.map(|token| token * 7 % 250).collect();
+                states.push(model.read(&tokens, &mut memory).unwrap());
+            }
+            let unscanned = emulation.counts.lock().unwrap().get("Scan").is_none();
+            for token in 0..5 {
+                states.push(model.step(&[token], &mut [&mut memory]).unwrap());
+            }
+            let states =
+                states.iter().flat_map(|states| states.flatten_all().unwrap().to_vec1().unwrap()).collect();
+            let lost = memory.lost().map(<[f32]>::to_vec);
+            (Reading { nll: states, survivors: survivors(&memory), lost, log: memory.take_log() }, unscanned)
+        };
+        let ((want, _), (got, unscanned)) = (read(&host), read(&device));
+        assert_eq!(difference(&got, &want), None, "{kind} {window}");
+        assert!(unscanned && emulation.counts.lock().unwrap()["Scan"] > 0);
+    }
 }
 
 #[test]
@@ -325,7 +478,7 @@ fn texts_that_are_read_at_the_same_time_have_the_bits_of_each_alone() {
     for (device, cases) in [(device, 600..607), (device, 607..614), (packed, 614..621)] {
         let cases: Vec<Case> = cases.map(case).collect();
         let of_case = |case: &Case| {
-            let Reading { nll, survivors, log, lost } = read(device, &case.tokens, &case.plan, &case.pieces);
+            let Reading { nll, survivors, log, lost } = read(device, case, false);
             let bits = nll.iter().chain(lost.iter().flatten()).map(|x| x.to_bits()).collect::<Vec<_>>();
             (bits, survivors, log)
         };
@@ -468,14 +621,14 @@ fn a_wrong_order_of_ties_evicts_others() {
 #[test]
 fn a_missing_barrier_that_matters_to_a_warp_in_the_middle_shows_in_a_drawn_order() {
     // The first and the last warp both say that the entry has left, so the first that runs in either direction does.
-    let line = "if (threadIdx.x == 0) {\n            scan.alive[scan.victim] = 0;";
+    let line = "if (threadIdx.x == 0) {\n            scan.alive[victim] = 0;";
     let of_both = "if (lane() % 31 == 0 && (warp() == 0 || warp() == warps() - 1))";
     let (folder, emulation) = broken("decide.h", line, &line.replace("if (threadIdx.x == 0)", of_both));
     let path = folder.path().join("decide.h");
     let source = fs::read_to_string(&path).unwrap();
-    let line = "        }\n    }\n    __syncthreads();\n}\n\n// Lists";
+    let line = "        }\n        __syncthreads();\n    }\n}\n\n// Lists";
     assert_eq!(source.matches(line).count(), 1);
-    fs::write(&path, source.replace(line, &line.replace("    __syncthreads();\n", ""))).unwrap();
+    fs::write(&path, source.replace(line, &line.replace("        __syncthreads();\n", ""))).unwrap();
     let host = kept_by_tova(&model(&Device::CPU, SHARPNESS));
     let is_right =
         |threads, order| kept_by_tova(&emulated(&Emulation { threads, order, ..emulation.clone() })) == host;
@@ -498,8 +651,11 @@ fn a_sum_over_too_few_warps_is_wrong_in_large_blocks() {
 fn what_earlier_calls_have_left_shows_in_packed_memory() {
     // New memory has no victims, as if all had been written.
     let (_folder, emulation) = broken("decide.h", "text.victims[row * text.groups + group] = -1;", "");
-    assert!(differing(&emulation, 0..10).is_empty());
-    assert!(!differing(&Emulation { is_packed: true, ..emulation }, 0..10).is_empty());
+    // They say what a window passed, too.
+    let mut shape = tiny_shape();
+    shape.attention[0].window = Some(24);
+    assert!(differing_with(&shape, &emulation, 0..10).is_empty());
+    assert!(!differing_with(&shape, &Emulation { is_packed: true, ..emulation }, 0..10).is_empty());
 }
 
 /// The bits of a text's states, or the error.
@@ -519,7 +675,7 @@ fn a_launch_that_fails_is_an_error_of_its_texts_and_of_no_later_one() {
     let expected = states(&right, &tokens[50..], &mut memory).unwrap();
     for is_packed in [false, true] {
         // Kernels of both layers.
-        for failing in (10..60).step_by(3) {
+        for failing in (11..60).step_by(3) {
             let model = emulated(&Emulation { is_packed, failing_launch: Some(failing), ..Emulation::default() });
             let mut memory = model.new_memory(&plan);
             states(&model, &tokens[..50], &mut memory).unwrap();
@@ -549,10 +705,10 @@ fn a_device_that_decides_as_the_host_passes_its_check() {
 
 #[test]
 fn a_device_with_a_broken_kernel_is_refused() {
-    let received = "sum += text.logits[at * text.stride + c]";
+    let received = "sum + weight";
     let whole = "count(text.moved[2 * group + 1])";
     for (file, line, instead, threads) in [
-        ("received.cu", received, received.replace("+=", "-="), 64),
+        ("received.cu", received, received.replace('+', "-"), 64),
         ("loss.cu", "lost < 0 ? 0 : lost;", "lost < 0 ? 0 : 2 * lost;".into(), 64),
         ("refill.cu", whole, whole.replace("1])", "1] - 1)"), 64),
         // Blocks of the small model have no more than 8 warps.

@@ -108,15 +108,20 @@ fn a_cell_does_not_depend_on_the_other_policies_of_a_sweep() {
     };
     let (alone, warnings) = run("alone", "full, tova, h2o, window+4");
     assert_eq!(warnings, Vec::<String>::new());
-    let (beside, warnings) = run("beside", "full, tova, snapkv, h2o, window+4, tova@16, h2o@q8_0");
+    let cut_policies = "tova@16, tova@cut, h2o@cut, roco@cut+16, snapkv, adakv, expected";
+    let (beside, warnings) =
+        run("beside", &format!("full, tova, snapkv@16, h2o, window+4, {cut_policies}, h2o@q8_0"));
     let found = |name: &str| warnings.iter().filter(|line| line.contains(name)).count();
     assert_eq!(
-        (found("snapkv, tova@16: several entries leave at once"), found("h2o@q8_0: keys and values are in q8_0")),
+        (found("snapkv@16: kernels do not know the score"), found("h2o@q8_0: keys and values are in q8_0")),
         (1, 1)
     );
     let (on_gpu, on_host): (Vec<_>, Vec<_>) = beside.into_iter().partition(|row| row.device == "emulated");
+    let (cut, on_gpu): (Vec<_>, Vec<_>) =
+        on_gpu.into_iter().partition(|row| alone.iter().all(|other| other.cell != row.cell));
     assert_same(&on_gpu, &alone);
+    assert_same(&cut, &run("cut", cut_policies).0);
     let policies: BTreeSet<String> = on_host.iter().map(|row| row.policy.to_string()).collect();
-    assert_eq!(policies.into_iter().collect::<Vec<_>>(), ["h2o", "snapkv", "tova"]);
+    assert_eq!(policies.into_iter().collect::<Vec<_>>(), ["h2o", "snapkv"]);
     assert!(on_host.iter().all(|row| row.device.starts_with("cpu (")));
 }

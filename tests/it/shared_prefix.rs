@@ -268,7 +268,7 @@ fn check_cuts(model: &LanguageModel, name: &str, policy: SizedPolicy, seed: u64)
     let mut full = model.new_memory(&MemoryPlan { cuts, forks: true, ..MemoryPlan::unbounded() });
     model.read(&document, &mut full).unwrap();
     let scores = full.take_cuts();
-    let shared = |ends| full.fork_for_cut(&scores, DOCUMENT, ends, &plan);
+    let shared = |ends| model.fork_for_cut(&full, (&scores, ends), DOCUMENT, &plan).unwrap();
     let mut common = model.new_memory(&plan);
     // The copies are made within the document, and each reads the rest of it.
     model.read(&document[..250], &mut common).unwrap();

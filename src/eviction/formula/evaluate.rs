@@ -9,7 +9,7 @@ use super::loops::{Column, Entries, Kept, Step, elementwise, highest_if_nan, nea
 use super::program::{Columns, Instruction, Operand, Operation, compile};
 use super::statistics::{self, QueryStatistics};
 use super::words::{Function, Word};
-use crate::eviction::block::{Attention, NewEntries, Vectors};
+use crate::eviction::block::{Attention, NewEntries, Queries, Vectors};
 use crate::eviction::future::RecordedAttention;
 use crate::eviction::score::{mix, uniform};
 use crate::eviction::settings::{Heads, Scope};
@@ -80,6 +80,8 @@ pub(in crate::eviction) struct Row<'a> {
     pub step: usize,
     /// Whether scores are needed, and not only what is remembered.
     pub decides: bool,
+    /// Whether its query was taken before ([`Scorer::take_queries`]).
+    pub is_replayed: bool,
 }
 
 impl Scorer {
@@ -121,8 +123,23 @@ impl Scorer {
         self.future = Some((future, later));
     }
 
-    /// Makes room for a block whose rows are `stride` long, and takes what is known of its `rows` new entries.
-    pub fn begin(&mut self, seen: usize, rows: usize, stride: usize, new: &NewEntries<'_>) {
+    /// Makes room for rows that are `stride` long.
+    pub fn make_room(&mut self, stride: usize) {
+        for group in &mut self.groups {
+            for (instruction, kept) in self.program.iter().zip(&mut group.kept) {
+                // The future of new entries is known, and is added when they join.
+                let is_known = instruction.uses(Word::FutureAttention) && self.future.is_some();
+                if !is_known && !instruction.operation.is_fixed() {
+                    kept.columns.iter_mut().for_each(|column| column.resize(stride, kept.start));
+                    kept.totals.iter_mut().for_each(|column| column.resize(stride, 0.0));
+                }
+            }
+            group.results.iter_mut().flatten().for_each(|column| column.resize(stride, 0.0));
+        }
+    }
+
+    /// Takes what is known of a block's `rows` new entries, after `seen` others.
+    pub fn join(&mut self, seen: usize, rows: usize, new: &NewEntries<'_>) {
         let kv_members = self.heads.kv_heads / self.groups.len();
         for (index, group) in self.groups.iter_mut().enumerate() {
             for (instruction, kept) in self.program.iter().zip(&mut group.kept) {
@@ -160,12 +177,24 @@ impl Scorer {
                             }
                         }));
                     }
-                } else {
-                    kept.columns.iter_mut().for_each(|column| column.resize(stride, kept.start));
-                    kept.totals.iter_mut().for_each(|column| column.resize(stride, 0.0));
                 }
             }
-            group.results.iter_mut().flatten().for_each(|column| column.resize(stride, 0.0));
+        }
+    }
+
+    /// Whether scores depend on the mean of all queries.
+    pub fn expects(&self) -> bool {
+        !self.queries.is_empty()
+    }
+
+    /// Takes the queries of rows, the first of which is the token `first`, if it expects others.
+    pub fn take_queries(&mut self, first: usize, queries: &Queries<'_>) {
+        let heads = self.queries.len();
+        let dim = queries.plain.len() / (heads * queries.scales.len()).max(1);
+        for (row, scale) in queries.scales.iter().enumerate() {
+            for (head, own) in self.queries.iter_mut().enumerate() {
+                own.add(first + row, &queries.plain[(row * heads + head) * dim..][..dim], *scale);
+            }
         }
     }
 
@@ -183,7 +212,7 @@ impl Scorer {
     pub fn run(&mut self, row: &Row<'_>, group: usize, entries: &Entries<'_>) {
         let per_kv = self.heads.per_kv_head();
         let heads = self.heads.of_group(self.scope, group);
-        if !self.queries.is_empty() {
+        if !self.queries.is_empty() && !row.is_replayed {
             for head in heads.clone() {
                 let query = row.vectors.query(row.attention.row, head);
                 self.queries[head].add(row.step, query, row.vectors.scale(row.step));
@@ -292,17 +321,20 @@ impl Scorer {
         self.program.iter().any(|one| one.uses(Word::RereadAttention))
     }
 
-    /// Computes the scores of the last row again, now that the attention is known that `reread` key-value heads paid to its entries
-    /// in a second reading: (kv_heads)(entries).
-    pub fn read_again(&mut self, reread: &[Vec<f32>], group: usize, entries: &Entries<'_>) {
+    /// Takes the attention that key-value heads paid to a group's entries in a second reading: (kv_heads)(entries)
+    pub fn take_second_reading(&mut self, reread: &[Vec<f32>], group: usize) {
         let first = self.heads.of_group(self.scope, group).start / self.heads.per_kv_head();
         for (instruction, kept) in self.program.iter().zip(&mut self.groups[group].kept) {
             if instruction.uses(Word::RereadAttention) {
                 for (member, column) in kept.columns.iter_mut().enumerate() {
-                    column[..entries.mask.len()].copy_from_slice(&reread[first + member]);
+                    column[..reread[first + member].len()].copy_from_slice(&reread[first + member]);
                 }
             }
         }
+    }
+
+    /// Computes the scores of the last row again, now that a second reading is known.
+    pub fn score_again(&mut self, group: usize, entries: &Entries<'_>) {
         self.compute_again(Word::RereadAttention, group, entries);
     }
 
@@ -378,6 +410,17 @@ impl Scorer {
                 own.totals.iter_mut().for_each(|column| keep(column, kept));
             }
             group.results.iter_mut().flatten().for_each(|column| keep(column, kept));
+        }
+    }
+
+    /// Gives back memory of columns that have left.
+    pub fn shrink(&mut self) {
+        for Group { kept, results } in &mut self.groups {
+            for own in kept {
+                own.columns.iter_mut().for_each(Vec::shrink_to_fit);
+                own.totals.iter_mut().for_each(Vec::shrink_to_fit);
+            }
+            results.iter_mut().flatten().for_each(Vec::shrink_to_fit);
         }
     }
 

@@ -99,6 +99,11 @@ fn blank() -> LoweredInstruction {
 }
 
 impl LoweredScore {
+    /// Whether something is kept of entries or rows for later ones, for which every row has to be scanned.
+    pub fn remembers(&self) -> bool {
+        self.kept > 0 || self.program.iter().any(|instruction| instruction.always != 0)
+    }
+
     /// Whether an instruction takes logits.
     pub fn has_logits(&self) -> bool {
         self.program.iter().any(|instruction| instruction.operation == Word::Logit as i32)

@@ -83,6 +83,11 @@ impl Formula {
         &self.0.expr
     }
 
+    /// How many of the last queries its score needs in a cache of `size` entries; `None` if all, or what follows them.
+    pub fn horizon(self, size: usize) -> Option<usize> {
+        program::horizon(&program::compile(&self.0.expr, size, false))
+    }
+
     /// Bytes that a cache of `size` entries remembers for each of them, for all decisions of a layer.
     pub fn remembered_bytes(self, size: usize, heads: Heads, scope: Scope) -> usize {
         let (members, per_kv) = (heads.of_group(scope, 0).len(), heads.per_kv_head());

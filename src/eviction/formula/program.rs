@@ -94,6 +94,19 @@ impl Instruction {
         )
     }
 
+    /// Of how many of the last steps its value needs all that is computed, where those are the steps of its arguments; `None` if of all. The
+    /// mean and covariance of queries are known besides, but of the last step only.
+    fn horizon(&self, arguments: Option<usize>, expecting: bool) -> Option<usize> {
+        match self.operation {
+            Operation::Word(Word::FutureAttention) => None,
+            Operation::Function(Function::Window | Function::Peak, steps) if steps > 0.0 && !expecting => {
+                arguments.map(|own| own + steps as usize - 1)
+            }
+            Operation::Function(function, _) if function.remembers() => None,
+            _ => arguments,
+        }
+    }
+
     /// How many of `heads` query heads of a decision share a column, where `per_kv` share a key-value head.
     pub fn sharing(&self, heads: usize, per_kv: usize) -> usize {
         match self.per_head {
@@ -149,6 +162,23 @@ pub(super) fn compile(expr: &'static Expr, size: usize, sizes_differ: bool) -> V
         }
     }
     program
+}
+
+/// How many of the last steps, and so of the last rows of queries, a score needs: one of what remembers nothing, `None` where all count.
+pub(super) fn horizon(program: &[Instruction]) -> Option<usize> {
+    // Of each instruction, and whether it depends on the mean of queries.
+    let mut known: Vec<(Option<usize>, bool)> = Vec::new();
+    for instruction in program {
+        let of_argument = |argument: &Operand| match argument {
+            Operand::Result(index) => known[*index],
+            Operand::Number(_) => (Some(1), false),
+        };
+        let arguments: Vec<_> = instruction.arguments.iter().map(of_argument).collect();
+        let most = arguments.iter().try_fold(1, |most, (own, _)| Some((*own)?.max(most)));
+        let expecting = instruction.expects() || arguments.iter().any(|(_, expecting)| *expecting);
+        known.push((instruction.horizon(most, expecting), expecting));
+    }
+    known.last().map_or(Some(1), |(horizon, _)| *horizon)
 }
 
 fn compile_into(expr: &'static Expr, sizes: (usize, bool), program: &mut Vec<Instruction>) -> Operand {

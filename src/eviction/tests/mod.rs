@@ -81,6 +81,17 @@ impl Vectors for Columns<'_> {
         formula::MeanRotation { cos: vec![cos], sin: vec![sin] }
     }
 
+    /// A query is its position in the text.
+    fn logits(&self, kv_head: usize, queries: &[f32], columns: usize, (logits, stride): (&mut [f32], usize)) {
+        let per_kv = self.0.heads.per_kv_head();
+        let rows = queries.len() / per_kv;
+        for (at, (query, logits)) in queries.iter().zip(logits.chunks_exact_mut(stride)).enumerate() {
+            for (position, logit) in self.1[kv_head][..columns].iter().zip(logits) {
+                *logit = self.0.logit(kv_head * per_kv + at / rows, *query as usize, *position);
+            }
+        }
+    }
+
     fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]) {
         let kv_head = head / self.0.heads.per_kv_head();
         let value = |column: usize| self.0.value(kv_head, self.1[kv_head][column]);
@@ -206,6 +217,14 @@ impl Case {
                 ends_read: start + rows == to,
             };
             let mut scan = entries.begin(rows, &new);
+            let of_head = |_| (start..start + rows).map(|position| position as f32);
+            let rotated: Vec<f32> = (0..self.heads.heads).flat_map(of_head).collect();
+            scan.keep_queries(&Queries {
+                rotated: &rotated,
+                plain: &queries,
+                scales: &vec![0.5; rows],
+                sinks: &[],
+            });
             let stride = scan.stride();
             let key_at = |head: usize, column: usize| {
                 let kv_head = head / self.heads.per_kv_head();
@@ -378,7 +397,8 @@ fn rounded(value: f64, bits: u32) -> f64 {
 
 /// Whether the scan under `policy` does what the definition does under the case's own.
 fn agrees_under(case: &Case, policy: SizedPolicy) -> Result<(), TestCaseError> {
-    let mut entries = CacheEntries::bounded(case.heads, policy, SALT).with_window(case.window, false);
+    let mut entries =
+        CacheEntries::bounded(case.heads, policy, SALT).with_window(case.window, false).with_last_rows();
     if case.policy.score.reads_future() {
         let mut unbounded = CacheEntries::unbounded(case.heads, &[], &[]).with_window(case.window, true);
         unbounded = unbounded.recording(Some(case.policy.scope));
@@ -492,19 +512,71 @@ proptest! {
         let other = Policy { schedule, score: written.unwrap_or(other.score), ..other }.at(size);
         let Ok(other) = other else { return Ok(()) };
         let own = [(case.policy, SALT), (other, SALT), (SizedPolicy { size: other.size + 3, ..other }, SALT + 1)];
-        let mut unbounded = CacheEntries::unbounded(case.heads, &[], &[]).with_window(window, true).with_cuts(&own);
+        let unbounded = CacheEntries::unbounded(case.heads, &[], &[]).with_window(window, true);
+        let mut unbounded = unbounded.with_cuts(&own).with_last_rows();
         case.scan(&mut unbounded, case.prompt, &mut Vec::new());
         let cuts = unbounded.take_cuts();
         for (policy, salt) in own {
-            let mut alone = CacheEntries::bounded(case.heads, policy, salt).with_window(window, false);
+            let alone = CacheEntries::bounded(case.heads, policy, salt).with_window(window, false);
+            let mut alone = alone.with_last_rows();
             case.scan(&mut alone, case.prompt, &mut Vec::new());
             let mut shared = unbounded.fork_for_cut(&cuts, case.prompt, policy, salt).unwrap();
-            prop_assert_eq!(end_prompt(&mut shared, None, None), end_prompt(&mut alone, None, None));
+            let cut = |entries: &mut CacheEntries| {
+                let vectors = case.columns(entries);
+                end_prompt(entries, None, Some(&vectors))
+            };
+            prop_assert_eq!(cut(&mut shared), cut(&mut alone));
             let (mut a, mut b) = (Vec::new(), Vec::new());
             prop_assert_eq!(case.scan(&mut shared, case.tokens, &mut a), case.scan(&mut alone, case.tokens, &mut b));
             prop_assert_eq!(a, b);
             prop_assert_eq!(shared.survivors(), alone.survivors());
         }
+    }
+
+    /// What is computed from a prompt's last rows, and what follows, has the bits of a scan that remembers all rows. Windows add up what f64
+    /// holds exactly: ranks and attention, whose logits differ little.
+    #[test]
+    fn the_last_rows_give_the_scores_of_all_rows(
+        case in prop_oneof![3 => cases(false), 1 => cases(true)], written in formulas(), form in 0usize..4, steps in 1usize..12,
+        every in prop::option::of(1usize..9), prompt in 1usize..70, divides in any::<bool>()
+    ) {
+        let own = if written.contains("window(") { "logit" } else { &written };
+        let written = match form {
+            0 => own.to_owned(),
+            1 => format!("peak({own}, {steps})"),
+            2 => format!("window(rank({own}), {steps})"),
+            _ => format!("peak(window(attention, {steps}) * ({own}), 3)"),
+        };
+        let schedule = every.map_or(Schedule::Cut, Schedule::CutThenEvery);
+        let case = scheduled(case, schedule, prompt);
+        let divider = Formula::new("window(attention, 5)", Pool::Mean).unwrap();
+        let budget = match divides {
+            true => Budget::Pool(BudgetPool { over: PoolOver::Heads, floor: 20, score: Some(divider) }),
+            false => Budget::Uniform,
+        };
+        let scope = if divides { Scope::Head } else { case.policy.scope };
+        let score = Score::new(&written, Pool::Mean).ok().filter(|score| !score.reads_future());
+        let Some(score) = score else { return Ok(()) };
+        let policy = Policy { score, scope, budget, ..*case.policy }.at(case.policy.size);
+        let Ok(policy) = policy else { return Ok(()) };
+        let mut all = CacheEntries::bounded(case.heads, policy, SALT);
+        let mut last = all.clone().with_last_rows();
+        prop_assume!(last.as_bounded().unwrap().last_rows.is_some());
+        case.scan(&mut all, case.prompt, &mut Vec::new());
+        case.scan(&mut last, case.prompt, &mut Vec::new());
+        let vectors = case.columns(&last);
+        last.score_last_rows(Some(&vectors));
+        for group in 0..case.heads.groups(scope) {
+            let scores = [&all, &last].map(|entries| {
+                let scores = entries.scores_at_cut(entries.as_bounded().unwrap(), group, None);
+                scores.into_iter().map(f64::to_bits).collect::<Vec<_>>()
+            });
+            prop_assert_eq!(&scores[0], &scores[1], "{}", score.name());
+        }
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        prop_assert_eq!(end_prompt(&mut all, Some(&mut a), None), end_prompt(&mut last, Some(&mut b), None));
+        prop_assert_eq!(case.scan(&mut all, case.tokens, &mut a), case.scan(&mut last, case.tokens, &mut b));
+        prop_assert_eq!(a, b);
     }
 
     #[test]

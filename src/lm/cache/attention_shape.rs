@@ -1,5 +1,7 @@
 //! A layer of the network as attention and its cache need it.
 
+use std::ops::Range;
+
 use super::rope::Rope;
 use crate::eviction::Heads;
 use crate::lm::shape::config::ModelShape;
@@ -41,6 +43,11 @@ impl<'a> AttentionShape<'a> {
     pub fn query_scale(&self, position: usize) -> f32 {
         let scale = self.model.query_scale;
         self.temperature.map_or(scale, |temperature| scale * temperature.at(position)) as f32
+    }
+
+    /// What the queries at some positions are multiplied by.
+    pub fn query_scales(&self, positions: Range<usize>) -> Vec<f32> {
+        positions.map(|position| self.query_scale(position)).collect()
     }
 
     /// Limits logits, if the model does.

@@ -79,6 +79,22 @@ impl Vectors for BlockVectors<'_> {
         self.frequencies.mean_rotation(newest, positions)
     }
 
+    fn logits(&self, kv_head: usize, queries: &[f32], columns: usize, (logits, stride): (&mut [f32], usize)) {
+        let dim = self.shape.head_dim;
+        match self.keys {
+            CachedKeys::Absolute(keys) => keys.logits(kv_head, columns, (queries, dim), (logits, stride)),
+            CachedKeys::Rerotated(keys) => {
+                let (table, capacity) = keys.of_head(kv_head);
+                let width = vector::padded(columns).min(capacity);
+                for (query, logits) in queries.chunks_exact(dim).zip(logits.chunks_exact_mut(stride)) {
+                    vector::combine(query, table, capacity, &mut logits[..width]);
+                    logits[width..].fill(0.0);
+                }
+            }
+        }
+        self.shape.cap(logits);
+    }
+
     fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]) {
         let dim = self.shape.head_dim;
         let values = &*self.values(head / self.shape.heads.per_kv_head(), weights.len());

@@ -7,7 +7,7 @@ use super::store::Store;
 use super::table::Table;
 use crate::eviction::{CacheEntries, CacheFormat, Eviction, Kept, Positions, SizedPolicy, VectorFormat};
 use crate::lm::arithmetic::packing::Part;
-use crate::lm::gpu::cache::GpuCache;
+use crate::lm::gpu::cache::{CutTables, GpuCache};
 use crate::lm::shape::caches::BLOCK;
 use crate::lm::shape::config::ModelShape;
 use crate::vector;
@@ -64,6 +64,11 @@ impl LayerCache {
             Some(future) => entries.with_future(future[at].clone()),
             None => entries,
         };
+        // KIVI packs keys some time after their first use, which then give other logits.
+        let mut entries = match plan.options.format.kivi_bits() {
+            Some(_) => entries,
+            None => entries.with_last_rows(),
+        };
         let in_window = window.filter(|_| !plan.forks).map_or(usize::MAX, |window| window.saturating_add(BLOCK));
         let rooms: Vec<usize> = rooms.into_iter().map(|room| vector::padded(room.min(in_window))).collect();
         // Without evictions, rank and position are the same.
@@ -71,9 +76,10 @@ impl LayerCache {
         // On a device, keys are not placed anew after an eviction, and they stay in f32.
         let on_gpu = on_gpu && positions == Positions::Absolute && !plan.options.format.is_rounded();
         let tables = if on_gpu && entries.can_be_scanned_on_device() {
-            let rule = entries.scan_rule();
+            let (rule, cuts) = (entries.scan_rule(), entries.cut_rules());
             let all_keys = plan.measure_loss.then_some(plan.text);
-            Tables::Gpu(GpuCache::new(heads, head_dim, rooms[0], rule.as_ref(), all_keys))
+            entries = entries.scored_on_device();
+            Tables::Gpu(GpuCache::new(heads, head_dim, largest(&rooms), rule.as_ref(), all_keys).with_cuts(&cuts))
         } else {
             let CacheFormat { keys, values } = plan.options.format;
             let store = |format: VectorFormat, part: Part, dim: usize| {
@@ -105,6 +111,11 @@ impl LayerCache {
         }
     }
 
+    /// What a GPU keeps for policies that will cut the prompt.
+    pub fn cut_tables(&self) -> Vec<CutTables> {
+        if let Tables::Gpu(cache) = &self.tables { cache.cuts().to_vec() } else { Vec::new() }
+    }
+
     /// Keeps the columns `kept` of every group, in order.
     pub fn keep(&mut self, kept: &[Vec<u32>]) {
         match &mut self.tables {
@@ -132,9 +143,14 @@ impl LayerCache {
         let held = self.entries.lens();
         match &mut self.tables {
             Tables::Host(tables) => tables.resize(&held, rooms),
-            Tables::Gpu(cache) => cache.capacity = rooms[0],
+            Tables::Gpu(cache) => cache.capacity = largest(rooms),
         }
     }
+}
+
+/// The room of every head of a cache on a GPU, whose tables have rows of one length.
+pub(super) fn largest(rooms: &[usize]) -> usize {
+    rooms.iter().copied().max().unwrap_or(0)
 }
 
 /// A layer's keys and values.
@@ -193,7 +209,7 @@ impl Tables {
             }),
             Tables::Gpu(cache) => {
                 let mut copy = cache.clone();
-                copy.capacity = rooms[0];
+                copy.capacity = largest(rooms);
                 Tables::Gpu(copy)
             }
         }

@@ -8,10 +8,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use anyhow::Result;
+
 use super::attention_shape::AttentionShape;
 use super::block_vectors::{BlockVectors, CachedKeys};
 use super::delta_state::DeltaState;
-use super::layer_cache::{HostTables, Keys, LayerCache, Tables, shared};
+use super::layer_cache::{HostTables, Keys, LayerCache, Tables, largest, shared};
 use super::plan::{MemoryPlan, salt};
 use super::scratch::{ReadStats, Scratch};
 use super::store::{Store, values_of};
@@ -19,6 +21,7 @@ use crate::eviction::{
     BudgetPool, CacheEntries, Eviction, LayerEntries, PoolOver, RecordedAttention, ScoreCount, SizedPolicy,
     Vectors, evict_together,
 };
+use crate::lm::gpu::cache::CutTables;
 use crate::lm::shape::caches::BLOCK;
 use crate::lm::shape::config::ModelShape;
 use crate::lm::shape::parts::LayerAttention;
@@ -53,9 +56,12 @@ pub struct Memory {
     pub(in crate::lm) is_shrunk: bool,
 }
 
-/// What policies that will cut a prompt know of it: (layers)(policies)
+/// What policies that will cut a prompt know of it, and what a GPU keeps for them: (layers)(policies)
 #[derive(Clone, Debug)]
-pub struct PromptScores(Vec<Vec<CacheEntries>>);
+pub struct PromptScores(Vec<(Vec<CacheEntries>, Vec<CutTables>)>);
+
+/// Takes from a device the scores by which a prompt is cut, for the entries of the layer with this index.
+pub(in crate::lm) type ScoreAtCut<'a> = &'a dyn Fn(usize, &mut CacheEntries) -> Result<()>;
 
 impl Memory {
     /// With `on_gpu`, keys and values are on the device, as far as it can decide what the policy evicts.
@@ -91,9 +97,9 @@ impl Memory {
         (self.compute_f64, self.layers.iter().map(|layer| matches!(layer.tables, Tables::Gpu(_))).collect())
     }
 
-    /// Whether a device computes the attention of any layer.
+    /// Whether a device computes the attention of all layers, so that other texts need not wait for the host.
     pub(in crate::lm) fn is_on_gpu(&self) -> bool {
-        self.layers.iter().any(|layer| matches!(layer.tables, Tables::Gpu(_)))
+        self.layers.iter().all(|layer| matches!(layer.tables, Tables::Gpu(_)))
     }
 
     /// The attention of the tokens read, by layer, if it was recorded.
@@ -105,7 +111,7 @@ impl Memory {
     /// one that was made by `plan` from the start, if that has [`Positions::Absolute`](crate::eviction::Positions::Absolute); its
     /// log lacks only what windows of layers had passed. `None` as for [`CacheEntries::fork`], and for an unbounded plan.
     pub fn fork(&self, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
-        self.fork_by(None, len, plan)
+        self.fork_by(None, len, plan, (&[], &|_, _| Ok(()))).ok()?
     }
 
     /// A memory of these layers, which have read the first `len` tokens of this one; `None` where the states of others are not known.
@@ -129,51 +135,63 @@ impl Memory {
 
     /// What each policy of [`MemoryPlan::cuts`] knows of the tokens read so far.
     pub fn cuts(&self) -> PromptScores {
-        PromptScores(self.layers.iter().map(|layer| layer.entries.cuts().to_vec()).collect())
+        PromptScores(self.layers.iter().map(|layer| (layer.entries.cuts().to_vec(), layer.cut_tables())).collect())
     }
 
     /// Ends a prompt that was read with [`MemoryPlan::cuts`]: what each policy knows of it.
     pub fn take_cuts(&mut self) -> PromptScores {
-        PromptScores(self.layers.iter_mut().map(|layer| layer.entries.take_cuts()).collect())
+        let of_layer = |layer: &mut LayerCache| (layer.entries.take_cuts(), layer.cut_tables());
+        PromptScores(self.layers.iter_mut().map(of_layer).collect())
     }
 
-    /// A memory that has read the beginning of a prompt by which `scores` were taken from this unbounded one, `len` tokens, and that
-    /// will be cut as the plan's policy says; at once if the prompt `ends` there. It equals one that was made by `plan` from the start,
-    /// if that has [`Positions::Absolute`](crate::eviction::Positions::Absolute). `None` where the policy was not among those of the plan.
-    pub fn fork_for_cut(
+    /// Forks the memory. A prompt that is cut at once needs the `shapes` of its layers, and first what a device knows of its scores.
+    pub(in crate::lm) fn fork_by(
         &self,
-        scores: &PromptScores,
+        cut: Option<(&PromptScores, bool)>,
         len: usize,
-        ends: bool,
         plan: &MemoryPlan<'_>,
-    ) -> Option<Memory> {
-        self.fork_by(Some((scores, ends)), len, plan)
-    }
-
-    fn fork_by(&self, cut: Option<(&PromptScores, bool)>, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
+        (shapes, score_at_cut): (&[AttentionShape<'_>], ScoreAtCut<'_>),
+    ) -> Result<Option<Memory>> {
         let &MemoryPlan { policy, seed, measure_loss, options, expect, text, .. } = plan;
-        let policy = policy?;
+        let Some(policy) = policy else { return Ok(None) };
         let policies =
             policy.of_layers(options.local_layers.bounded(self.layers.iter().map(|layer| layer.entries.window)));
-        let entries = self.layers.iter().zip(policies).enumerate().map(|(index, (layer, own))| {
+        let entries = self.layers.iter().zip(&policies).enumerate().map(|(index, (layer, own))| {
             let salt = salt(seed, index);
+            let own = *own;
             match (own, cut) {
-                (Some(own), Some((scores, _))) => layer.entries.fork_for_cut(scores.0.get(index)?, len, own, salt),
+                (Some(own), Some((scores, _))) => {
+                    layer.entries.fork_for_cut(&scores.0.get(index)?.0, len, own, salt)
+                }
                 _ => layer.entries.fork(len, own, salt),
             }
         });
-        let mut entries = entries.collect::<Option<Vec<_>>>()?;
+        let Some(mut entries) = entries.collect::<Option<Vec<_>>>() else { return Ok(None) };
         let mut logs = vec![plan.log.then(Vec::new); entries.len()];
         let kept = match cut {
             Some((_, true)) => {
+                entries.iter_mut().enumerate().try_for_each(|(index, entries)| score_at_cut(index, entries))?;
                 let logs = logs.iter_mut().map(Option::as_mut);
-                let layers = entries.iter_mut().zip(logs);
-                let own = |(entries, log)| LayerEntries { entries, log, vectors: None };
-                evict_together(&mut layers.map(own).collect::<Vec<_>>(), true)
+                // What a window has passed may be in the tables still.
+                let vectors = self.layers.iter().zip(shapes).map(|(layer, shape)| {
+                    let has_all = layer.entries.window.is_none();
+                    vectors_of(&layer.tables, shape, layer.is_long).filter(|_| has_all)
+                });
+                let vectors: Vec<Option<BlockVectors<'_>>> = vectors.collect();
+                let layers = entries.iter_mut().zip(logs).zip(&vectors).map(|((entries, log), vectors)| {
+                    LayerEntries { entries, log, vectors: vectors.as_ref().map(|vectors| vectors as &dyn Vectors) }
+                });
+                evict_together(&mut layers.collect::<Vec<_>>(), true)
             }
             _ => entries.iter().map(|_| None).collect(),
         };
-        let layers = self.layers.iter().zip(entries).zip(logs).zip(kept).map(|(((layer, entries), log), kept)| {
+        let cut_tables = |index: usize| {
+            let (cuts, tables) = cut?.0.0.get(index)?;
+            let at = CacheEntries::cut_of(cuts, len, policies[index]?, salt(seed, index))?;
+            tables.get(at).cloned()
+        };
+        let layers = self.layers.iter().zip(entries).zip(logs).zip(kept).enumerate();
+        let layers = layers.map(|(index, (((layer, mut entries), log), kept))| {
             let columns = layer.entries.columns_at(len)?;
             let rooms = match cut.is_some() && entries.awaits_cut() {
                 true => vec![vector::padded(expect.max(columns.len()) + BLOCK)],
@@ -194,15 +212,17 @@ impl Memory {
                         all_keys,
                     })
                 }
-                Tables::Gpu(cache) if cut.is_none() && entries.can_be_scanned_on_device() => {
-                    let all_keys = measure_loss.then_some(text);
-                    Tables::Gpu(cache.part(columns, rooms[0], entries.scan_rule().as_ref(), all_keys))
+                Tables::Gpu(cache) if entries.can_be_scanned_on_device() => {
+                    let (all_keys, held) = (measure_loss.then_some(text), columns.len());
+                    let part = cache.part(columns, largest(&rooms), entries.scan_rule().as_ref(), all_keys);
+                    entries = entries.scored_on_device();
+                    Tables::Gpu(part.cut(cut_tables(index), held, kept))
                 }
                 _ => return None,
             };
             Some(LayerCache { entries, tables, log, is_long: self.is_long })
         });
-        self.forked(layers.collect::<Option<_>>()?, len, plan)
+        Ok(layers.collect::<Option<_>>().and_then(|layers| self.forked(layers, len, plan)))
     }
 
     /// Frees the memory that reading blocks needs, before `more` tokens are read one at a time by
@@ -243,17 +263,7 @@ impl Memory {
         let mut parts = Vec::new();
         for (layer, shape) in self.layers.iter_mut().zip(shapes) {
             let LayerCache { entries, tables, log, is_long } = layer;
-            let vectors = match tables {
-                Tables::Host(HostTables { keys, values, .. }) => {
-                    let (keys, values) = match keys {
-                        Keys::Absolute(keys) => (CachedKeys::Absolute(keys), values_of(keys, values)),
-                        Keys::Rerotated(keys) => (CachedKeys::Rerotated(keys), &*values),
-                    };
-                    let frequencies = shape.rope.frequencies(*is_long);
-                    Some(BlockVectors { shape, keys, values, queries: &[], frequencies })
-                }
-                Tables::Gpu(_) => None,
-            };
+            let vectors = vectors_of(tables, shape, *is_long);
             let was_cut = ends_prompt && entries.awaits_cut();
             parts.push((entries, log, vectors, was_cut));
         }
@@ -364,6 +374,16 @@ impl Memory {
     pub fn lost(&self) -> Option<&[f32]> {
         self.lost.as_deref()
     }
+}
+
+/// Keys and values of a layer's cache; `None` of one on a GPU.
+fn vectors_of<'a>(tables: &'a Tables, shape: &'a AttentionShape<'a>, is_long: bool) -> Option<BlockVectors<'a>> {
+    let Tables::Host(HostTables { keys, values, .. }) = tables else { return None };
+    let (keys, values) = match keys {
+        Keys::Absolute(keys) => (CachedKeys::Absolute(keys), values_of(keys, values)),
+        Keys::Rerotated(keys) => (CachedKeys::Rerotated(keys), values),
+    };
+    Some(BlockVectors { shape, keys, values, queries: &[], frequencies: shape.rope.frequencies(is_long) })
 }
 
 /// The rooms of a layer's key-value heads, with a block. They grow where nothing leaves any more.

@@ -36,7 +36,7 @@ impl ModelShape {
         let layers = policy.of_layers(self.bounded_layers(options));
         let of_layer = |(layer, policy): (usize, Option<SizedPolicy>)| {
             let entries = CacheEntries::bounded(self.heads_of(layer), policy?, 0);
-            entries.with_window(self.attention[layer].window, false).why_not_on_device()
+            entries.with_window(self.attention[layer].window, false).with_last_rows().why_not_on_device()
         };
         self.cached_layers().zip(layers).find_map(of_layer).map(Into::into)
     }

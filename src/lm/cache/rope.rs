@@ -6,7 +6,7 @@ use crate::eviction::formula::MeanRotation;
 use crate::lm::shape::rope_shape::{RopeScaling, RopeShape};
 
 /// Angular frequencies of the rotated pairs of a head, and the factor on rotated vectors.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(in crate::lm) struct Frequencies {
     /// (dims / 2)
     pub pairs: Vec<f64>,

@@ -8,6 +8,8 @@ use super::kivi::KiviTable;
 use super::table::Table;
 use crate::eviction::{NumberFormat, VectorFormat};
 use crate::lm::arithmetic::packing::{Packing, Part};
+use crate::lm::arithmetic::product::{Right, product};
+use crate::vector;
 
 /// Vectors of a layer's heads, as they are stored.
 #[derive(Clone, Debug)]
@@ -139,6 +141,36 @@ impl Store {
             self.unpack(head, first..end, tile);
             with(first, tile);
         }
+    }
+
+    /// Logits of some queries, turned as the vectors are, against the first `columns` of a head: (queries, stride), 0 beyond the last column.
+    pub fn logits(
+        &self,
+        head: usize,
+        columns: usize,
+        queries: (&[f32], usize),
+        (logits, stride): (&mut [f32], usize),
+    ) {
+        let (queries, dim) = queries;
+        let rows = queries.len() / dim;
+        let width = match self {
+            Store::Floats(keys) => {
+                // Whole lanes, unless the cache was shrunk to fit its entries.
+                let width = vector::padded(columns).min(keys.capacity(head));
+                let keys = Right::Transposed(keys.head(head));
+                product((rows, width, dim), (logits, stride), (queries, dim), keys);
+                width
+            }
+            _ => {
+                self.each_tile(head, columns, dim, |first, keys| {
+                    let sides = (rows, keys.len() / dim, dim);
+                    product(sides, (&mut logits[first..], stride), (queries, dim), Right::Transposed(keys));
+                });
+                columns
+            }
+        };
+        // Columns beyond the last of each row are masked, but must be numbers.
+        logits.chunks_exact_mut(stride).for_each(|row| row[width..].fill(0.0));
     }
 
     /// Unpacks a range of columns of a head, turned as they are stored: `(columns, dim)`.

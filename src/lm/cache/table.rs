@@ -26,6 +26,12 @@ impl<T: Copy + Default> Table<T> {
         Table { data: vec![T::default(); starts[heads] * dim], starts, dim }
     }
 
+    /// The table of so many heads that hold equally many vectors: (heads, vectors, dim)
+    pub fn full(data: Vec<T>, heads: usize, dim: usize) -> Table<T> {
+        let starts = starts(heads, &[data.len() / (heads * dim)]);
+        Table { data, starts, dim }
+    }
+
     fn heads(&self) -> usize {
         self.starts.len() - 1
     }

@@ -5,29 +5,35 @@
 //! It is a long file because every buffer of a read is prepared, passed to kernels and returned here, and nowhere else.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use candle_core::{DType, Tensor};
 
 use super::batcher::{Batcher, Member};
+use crate::eviction::formula::LoweredScore;
 use crate::eviction::{CacheEntries, Eviction, ScanRule};
 use crate::lm::gpu::arena::{Arena, Piece};
-use crate::lm::gpu::cache::GpuCache;
+use crate::lm::gpu::cache::{GpuCache, copy_rows};
 use crate::lm::gpu::device::{Buffer, Gpu, Kernel, launch_one};
 use crate::lm::gpu::launch::{Block, Call, MOVE_THREADS, REFILL_PARTS, launch};
-use crate::lm::gpu::params::{Address, Layer, Text};
+use crate::lm::gpu::params::{Address, CopiedRows, Layer, Text, bytes_of};
 
 use crate::lm::cache::attention_shape::AttentionShape;
+use crate::lm::cache::block_vectors::{BlockVectors, CachedKeys};
 use crate::lm::cache::layer_cache::Tables;
 use crate::lm::cache::memory::Memory;
-use crate::lm::cache::rope::Angles;
+use crate::lm::cache::rope::{Angles, Frequencies};
+use crate::lm::cache::store::Store;
+use crate::lm::cache::table::Table;
 use crate::lm::shape::caches::BLOCK;
 use crate::vector;
 
 /// Largest number of columns whose bytes fit into shared memory, of which every device has 48 KiB for a block.
 const SHARED_COLUMNS: usize = 40 * 1024;
+/// The fewest positions of which cosines and sines are kept on the device.
+const SMALLEST_TABLE: usize = 1024;
 
 /// Tokens of one step of writing and the memory that reads each; [`WriterResult`] holds each memory and the logits after the token.
 pub(in crate::lm) type WriterCall = Vec<(u32, Memory)>;
@@ -43,6 +49,24 @@ pub(in crate::lm) struct GpuAttention {
     /// Memory of the last launch's table of texts.
     table: Mutex<Option<Buffer>>,
     writers: Batcher<WriterCall, WriterResult>,
+    angles: Mutex<Vec<Arc<ResidentAngles>>>,
+}
+
+/// Cosines and sines of a rotation at all positions up to some, on the device. Who launches what reads them keeps them.
+#[derive(Debug)]
+struct ResidentAngles {
+    frequencies: Frequencies,
+    positions: usize,
+    /// (2, positions, pairs)
+    memory: Buffer,
+}
+
+impl ResidentAngles {
+    /// Addresses of the cosines and the sines from a position on.
+    fn at(&self, position: usize) -> (Address, Address) {
+        let cos = self.memory.address + (position * self.frequencies.pairs.len() * size_of::<f32>()) as Address;
+        (cos, cos + self.memory.bytes as Address / 2)
+    }
 }
 
 /// Projections of the tokens of some texts in one layer, on the device that computes the model's products.
@@ -57,6 +81,8 @@ pub(in crate::lm) struct LayerTokens<'a> {
     /// Rotations of a read's tokens at absolute positions; `first` is the place of the first of these tokens among them.
     pub angles: &'a Angles,
     pub first: usize,
+    /// Whether launches wait for those of other texts that are read at the same time.
+    pub waits: bool,
 }
 
 /// One text's tokens among those of a call, and its cache in the layer.
@@ -77,19 +103,43 @@ struct Prepared<'a> {
     rule: Option<ScanRule>,
     /// Addresses of the attention that entries have received, for each scope.
     received: Vec<Address>,
+    /// Address of the largest attention of a second reading, or 0.
+    largest: Address,
     /// Makes the part of [`Text`] that all blocks of the text share: addresses of its cache and, for the first block, of its memory
     /// in the call.
     placed: Box<dyn Fn(&Arena) -> Text>,
-    /// Number of columns of every table of the call.
-    stride: usize,
     /// Attention lost by each token, which comes back from the device.
     lost: Option<Piece>,
     victims: Option<Piece>,
-    newest: Option<Piece>,
+    /// Make the texts of policies that will cut the prompt from that of a block, of which a read's last has its scores.
+    cuts: Vec<OfCut>,
     text: GpuText<'a>,
 }
 
+type OfCut = Box<dyn Fn(&Arena, &Text, bool) -> Option<Text>>;
+
 impl GpuText<'_> {
+    /// How many rows come before the first block that has to be scanned, because an entry leaves in it or something is remembered;
+    /// `None` where earlier ones were.
+    fn unscanned_rows(&self) -> Option<usize> {
+        let rule = self.entries.scan_rule().filter(|rule| !rule.awaits_cut && self.cache.is_in_order())?;
+        if rule.score.remembers() && !rule.keeps_received {
+            return Some(0);
+        }
+        let rows = self.entries.rows_before_leaving(self.rows);
+        // Columns that a window passes stay until some blocks are read. For a single row all others would have to move.
+        if let Some(held) = self.entries.only_newest().filter(|_| self.rows > 1) {
+            return Some(self.rows.min(held.next_multiple_of(BLOCK) - self.entries.seen % BLOCK));
+        }
+        let in_block = if rows == self.rows { 0 } else { (self.entries.seen + rows) % BLOCK };
+        Some(rows.saturating_sub(in_block))
+    }
+
+    /// The norms of its keys, if they are known.
+    fn norms<'b>(&self, tokens: &LayerTokens<'b>) -> Option<&'b [f64]> {
+        tokens.norms.map(|norms| &norms[self.first * tokens.shape.heads.kv_heads..])
+    }
+
     /// Splits off the text's next `rows` rows.
     fn next(&mut self, rows: usize) -> GpuText<'_> {
         let lost = self.lost.take().map(|lost| lost.split_at_mut(rows));
@@ -111,7 +161,8 @@ impl GpuAttention {
         // Whoever reads asks for the next layer soon; who writes may have to read a prompt first.
         let [of_readers, of_writers] = [200, 20].map(Duration::from_millis);
         let (readers, writers) = (Batcher::new(of_readers), Batcher::new(of_writers));
-        GpuAttention { gpu, reused: Mutex::default(), readers, table: Mutex::default(), writers }
+        let (reused, table, angles) = (Mutex::default(), Mutex::default(), Mutex::default());
+        GpuAttention { gpu, reused, readers, table, writers, angles }
     }
 
     /// Identity of the device that results depend on, see [`Gpu::identity`].
@@ -128,9 +179,10 @@ impl GpuAttention {
     pub fn free_unused(&self) {
         self.reused.lock().unwrap_or_else(PoisonError::into_inner).clear();
         *self.table.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.angles.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Says that this thread is about to call `attend` for every layer, until the guard is dropped.
+    /// Says that this thread is about to call `attend` for every layer, and soon, until the guard is dropped.
     pub fn reading(&self) -> Member<'_, impl Sized, impl Sized> {
         self.readers.enter()
     }
@@ -146,12 +198,73 @@ impl GpuAttention {
     ///
     /// Errors of the device.
     pub fn settle(&self, memory: &mut Memory) -> Result<()> {
-        for layer in &mut memory.layers {
-            if let Tables::Gpu(cache) = &mut layer.tables {
-                cache.settle(&*self.gpu, &mut layer.entries)?;
-            }
+        self.settle_all(memory.layers.iter_mut().filter_map(|layer| match &mut layer.tables {
+            Tables::Gpu(cache) => Some((cache, &mut layer.entries)),
+            Tables::Host(_) => None,
+        }))
+    }
+
+    /// Applies to the host's entries of some caches what the device has decided, after one download.
+    fn settle_all<'a>(
+        &self,
+        caches: impl Iterator<Item = (&'a mut GpuCache, &'a mut CacheEntries)>,
+    ) -> Result<()> {
+        let mut arena = Arena::default();
+        let asked = caches
+            .filter_map(|(cache, entries)| Some((cache.ask(entries.longest(), &mut arena)?, cache, entries)));
+        let asked: Vec<_> = asked.collect();
+        let pieces = asked.iter().flat_map(|(asked, ..)| asked.iter().flatten());
+        let pieces: Vec<_> = pieces.copied().collect();
+        if !pieces.is_empty() {
+            arena.place(&*self.gpu, None)?;
+            let copies = pieces.into_iter().map(|(copy, piece)| CopiedRows { to: arena.at(piece), ..copy });
+            copy_rows(&*self.gpu, &copies.collect::<Vec<_>>())?;
+            arena.read_back(&*self.gpu)?;
+        }
+        asked.into_iter().try_for_each(|(asked, cache, entries)| cache.settle(&asked, &arena, entries))
+    }
+
+    /// Computes the scores by which a prompt is cut that it has read, where kernels do not know them: its keys and values are on the host
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the device.
+    pub fn score_at_cut(
+        &self,
+        entries: &mut CacheEntries,
+        tables: &Tables,
+        (shape, is_long): (&AttentionShape<'_>, bool),
+    ) -> Result<()> {
+        if let Tables::Gpu(cache) = tables
+            && entries.is_scored_at_cut()
+        {
+            let of_heads = |vectors| Store::Floats(Table::full(vectors, shape.heads.kv_heads, shape.head_dim));
+            let [keys, values] = cache.download(&*self.gpu, entries.seen)?.map(of_heads);
+            let (keys, frequencies) = (CachedKeys::Absolute(&keys), shape.rope.frequencies(is_long));
+            let vectors = BlockVectors { shape, keys, values: &values, queries: &[], frequencies };
+            entries.score_last_rows(Some(&vectors));
         }
         Ok(())
+    }
+
+    /// Cosines and sines of the first `positions` at least, which stay on the device.
+    fn angles(&self, frequencies: &Frequencies, positions: usize) -> Result<Arc<ResidentAngles>> {
+        let mut all = self.angles.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |own: &Arc<ResidentAngles>| own.frequencies == *frequencies;
+        if let Some(known) = all.iter().find(|own| is_same(own) && own.positions >= positions) {
+            return Ok(Arc::clone(known));
+        }
+        let positions = positions.next_power_of_two().max(SMALLEST_TABLE);
+        let angles = frequencies.angles((0..positions).map(|position| position as f64));
+        let memory = self.gpu.allocate(2 * size_of_val(&angles.cos[..]))?;
+        let own = Arc::new(ResidentAngles { frequencies: frequencies.clone(), positions, memory });
+        let (cos, sin) = own.at(0);
+        self.gpu.upload(cos, bytes_of(&angles.cos))?;
+        self.gpu.upload(sin, bytes_of(&angles.sin))?;
+        all.retain(|own| !is_same(own));
+        all.push(Arc::clone(&own));
+        Ok(own)
     }
 
     /// Reads the tokens of some texts into their caches. Returns the output of attention, (rows, heads * head_dim).
@@ -164,15 +277,18 @@ impl GpuAttention {
         let projections = [f32_of(tokens.queries)?, f32_of(keys)?, f32_of(values)?];
         let out = Tensor::zeros(projections[0].shape(), DType::F32, projections[0].device())?;
         while texts.iter().any(|text| text.rows > 0) {
-            // An unbounded cache stops where forks will start.
+            // An unbounded cache stops where forks will start, and a bounded one before the first block from which something leaves.
             let left = texts.iter_mut().filter(|text| text.rows > 0);
             let parts = left.map(|text| {
-                if text.entries.is_fork_point() {
-                    text.cache.settle(&*self.gpu, text.entries)?;
+                let unscanned = text.unscanned_rows();
+                if text.entries.is_fork_point() || unscanned == Some(0) {
+                    self.settle_all(std::iter::once((&mut *text.cache, &mut *text.entries)))?;
                     text.entries.save_for_forks();
                     text.entries.forget_after_forks();
                 }
-                Ok(text.next(text.entries.next_fork_point(text.rows).unwrap_or(text.rows)))
+                let to_fork = text.entries.next_fork_point(text.rows);
+                let rows = to_fork.into_iter().chain(unscanned.filter(|rows| *rows > 0)).min();
+                Ok(text.next(rows.unwrap_or(text.rows)))
             });
             let parts = parts.collect::<Result<_>>()?;
             self.read(tokens, &projections, &out, parts)?;
@@ -202,18 +318,26 @@ impl GpuAttention {
             let (blocks, common) = (blocks(&one.text), (one.placed)(&arena));
             let ends = blocks.iter().skip(1).map(|(start, _)| *start).chain([one.text.rows]);
             let ends = blocks.iter().zip(ends);
-            ends.map(|((start, held), end)| one.block(tokens, &common, addresses, *start..end, *held)).collect()
+            let block = |((start, held), end): (&(usize, usize), usize)| {
+                one.block(tokens, (&common, &arena), addresses, *start..end, *held)
+            };
+            ends.map(block).collect()
         };
         let call = Call { layer: layer_of(tokens), texts: prepared.iter().map(blocks_of).collect() };
-        self.readers.call(call, |calls| {
+        let all = |calls: Vec<Call>| {
             let count = calls.len();
             launch(gpu, calls, &mut self.table.lock().unwrap_or_else(PoisonError::into_inner))?;
             Ok(vec![(); count])
-        })?;
+        };
+        if tokens.waits {
+            self.readers.call(call, all)?;
+        } else {
+            all(vec![call])?;
+        }
         // Waits where the host asks for more than survivors, which it takes when the read ends.
         arena.read_back(gpu)?;
         for one in &mut prepared {
-            one.take(&arena);
+            one.take(tokens, &arena);
         }
         reused().extend(arena.memory.take());
         Ok(())
@@ -223,35 +347,51 @@ impl GpuAttention {
     /// of them where room is asked for and again where the address is known.
     fn prepare<'a>(&self, tokens: &LayerTokens<'_>, text: GpuText<'a>, arena: &mut Arena) -> Result<Prepared<'a>> {
         let gpu = &*self.gpu;
-        let (rows, held, seen) = (text.rows, text.entries.len(0), text.entries.seen);
-        let rule = text.entries.scan_rule();
+        let (rows, held, seen) = (text.rows, text.entries.longest(), text.entries.seen);
+        let is_scanned =
+            |rule: &ScanRule| !rule.awaits_cut && text.unscanned_rows().is_none_or(|before| before < rows);
+        let rule = text.entries.scan_rule().filter(is_scanned);
+        let cut_rules = text.entries.cut_rules();
+        text.cache.end_cuts(!cut_rules.is_empty(), rule.is_some());
         let shape = tokens.shape;
         let (heads, dim) = (shape.heads.heads, shape.head_dim);
         let most = blocks(&text).iter().map(|(start, held)| held + BLOCK.min(rows - start)).max().unwrap_or(held);
         let stride = vector::padded(most);
         self.keep(text.cache, tokens, seen)?;
-        text.cache.reserve(most, rule.is_some());
-        let norms = tokens.norms.map(|norms| &norms[text.first * shape.heads.kv_heads..]);
-        let new_priority = text.entries.new_priorities(rows, norms).filter(|_| rule.is_some());
-        let cache = text.cache.own(gpu, (held, text.cache.capacity), seen, rows)?;
+        let passed = held + rows - text.entries.len_after(rows);
+        let capacity = match rule.is_none() && passed > 0 {
+            true => vector::padded(held + rows),
+            false => {
+                text.cache.reserve(most, rule.is_some());
+                text.cache.capacity
+            }
+        };
+        let new_priority = text.entries.new_priorities(rows, text.norms(tokens)).filter(|_| rule.is_some());
+        let cache = text.cache.own(gpu, (held, capacity), seen, rows)?;
         let ([positions, priority, moved], received) =
             text.cache.own_entries(gpu, text.entries, rule.as_ref(), new_priority.is_some())?;
         let block = BLOCK.min(rows);
-        let pairs = shape.rope.frequencies(text.is_long).pairs.len();
-        let range = (tokens.first + text.first) * pairs..(tokens.first + text.first + rows) * pairs;
-        let scales: Vec<f32> = (0..rows).map(|row| shape.query_scale(seen + row)).collect();
-        let unbounded = ScanRule { limit: usize::MAX, groups: 1, ..ScanRule::default() };
+        let angles = self.angles(shape.rope.frequencies(text.is_long), seen + rows)?;
+        let scales = shape.query_scales(seen..seen + rows);
+        let unbounded = ScanRule { limit: usize::MAX, burst: 1, groups: 1, ..ScanRule::default() };
         let own = rule.as_ref().unwrap_or(&unbounded);
+        // They would note two victims of a row in one place.
+        ensure!(
+            own.burst == 1 || text.entries.window.is_none_or(|window| seen + rows <= window),
+            "several entries leave a layer at once whose window passes others; please report this"
+        );
         let (is_bounded, groups, score) = (rule.is_some(), own.groups, &own.score);
         let all_stride = vector::padded(seen + rows);
         let measures_loss = text.lost.is_some() && text.cache.all_keys.is_some();
 
-        let cos = arena.put(&tokens.angles.cos[range.clone()]);
-        let sin = arena.put(&tokens.angles.sin[range]);
         let query_scales = arena.put(&scales);
+        let (ends, gap_end) = text.cache.unequal_ends();
+        let ends = (!ends.is_empty()).then(|| arena.put(ends));
         let queries = arena.scratch::<f32>(heads * block * dim);
         let logits = arena.scratch::<f32>(heads * block * stride);
-        let raw_logits = score.has_logits().then(|| arena.scratch::<f32>(heads * block * stride));
+        let with_logits =
+            cut_rules.iter().flatten().map(|rule| &rule.score).chain([score]).any(LoweredScore::has_logits);
+        let raw_logits = with_logits.then(|| arena.scratch::<f32>(heads * block * stride));
         let [max, scale] = [(); 2].map(|()| arena.scratch::<f32>(heads * block));
         let mixed = arena.scratch::<f32>(heads * block * dim);
         let per_kv = shape.heads.per_kv_head();
@@ -259,15 +399,58 @@ impl GpuAttention {
         let lost = measures_loss.then(|| arena.state(&vec![0.0_f32; rows]));
         let is_shared = !is_bounded || stride <= SHARED_COLUMNS;
         let alive = (!is_shared).then(|| arena.scratch::<u8>(groups * stride));
-        let moves = is_bounded.then(|| arena.scratch::<u32>(groups * 2 * block));
+        let at_once = own.burst - 1;
+        let moves_stride = block + at_once;
+        let moves = is_bounded.then(|| arena.scratch::<u32>(groups * 2 * moves_stride));
         let victims = is_bounded.then(|| match text.log {
-            Some(_) => arena.result::<i32>(rows * groups),
-            None => arena.scratch::<i32>(rows * groups),
+            Some(_) => arena.result::<i32>((at_once + rows) * groups),
+            None => arena.scratch::<i32>((at_once + rows) * groups),
         });
+        let before_rows = (at_once * groups * size_of::<i32>()) as Address;
         let new_priority = new_priority.map(|priorities| arena.put(&priorities));
+        let second = text.entries.second_reading();
+        let part_scale = second.as_ref().map(|_| arena.scratch::<f32>(heads * block));
+        let largest = if second.is_some() { text.cache.own_largest(gpu, held)? } else { 0 };
+        let (prompt, part) = second.unwrap_or_default();
         let program = (!score.program.is_empty()).then(|| arena.put(&score.program));
         let results = (score.results > 0).then(|| arena.scratch::<f32>(groups * score.results * stride));
-        let newest = own.wants_scores.then(|| arena.result::<f32>(groups * stride));
+        let first = text.entries.first_position() as u32;
+        let in_order = cut_rules.iter().any(Option::is_some).then(|| first..first + stride as u32);
+        let in_order = in_order.map(|positions| arena.put(&positions.collect::<Vec<_>>()));
+        let own_cuts = cut_rules.into_iter().zip(text.cache.own_cuts(gpu, held, stride)?);
+        let own_cuts = own_cuts.filter_map(|(rule, addresses)| Some((rule?, addresses)));
+        let cuts = own_cuts.map(|(rule, [kept, totals, newest])| -> OfCut {
+            let ScanRule { groups, score, keep_first, keep_recent, salt, .. } = rule;
+            let (program, remembers) = (arena.put(&score.program), score.remembers());
+            let results = arena.scratch::<f32>(groups * score.results * stride);
+            let mixed = arena.scratch::<f32>(heads * block * dim);
+            let alive = (stride > SHARED_COLUMNS).then(|| arena.scratch::<u8>(groups * stride));
+            Box::new(move |arena, of_block, is_last| {
+                let of_cut = || Text {
+                    positions: arena.at_any(in_order),
+                    alive: arena.at_any(alive),
+                    alive_is_shared: i32::from(alive.is_none()),
+                    window: 0,
+                    program: arena.at(program),
+                    results: arena.at(results),
+                    mixed: arena.at(mixed),
+                    kept,
+                    totals,
+                    newest: if is_last { newest } else { 0 },
+                    salt,
+                    keep_first: keep_first as i32,
+                    keep_recent: keep_recent as i32,
+                    groups: groups as i32,
+                    instructions: score.program.len() as i32,
+                    kept_lists: score.kept as i32,
+                    total_lists: score.totals as i32,
+                    result_lists: score.results as i32,
+                    ..*of_block
+                };
+                (is_last || remembers).then(of_cut)
+            })
+        });
+        let cuts = cuts.collect();
 
         let common = Text {
             positions,
@@ -278,6 +461,7 @@ impl GpuAttention {
             stride: stride as i32,
             all_stride: all_stride as i32,
             limit: own.limit.min(i32::MAX as usize) as i32,
+            burst: own.burst as i32,
             window: text.entries.window.map_or(0, |window| window.min(i32::MAX as usize) as i32),
             keep_first: own.keep_first as i32,
             keep_recent: own.keep_recent as i32,
@@ -286,32 +470,38 @@ impl GpuAttention {
             kept_lists: score.kept as i32,
             total_lists: score.totals as i32,
             result_lists: score.results as i32,
-            moves_stride: block as i32,
+            moves_stride: moves_stride as i32,
             alive_is_shared: i32::from(is_shared),
+            gap_end: gap_end as i32,
+            newest_seen: if is_bounded { 0 } else { text.entries.newest_seen().min(i32::MAX as usize) as i32 },
+            prompt: prompt as i32,
+            part_start: part.start as i32,
+            part_end: part.end as i32,
             ..cache
         };
         let placed = move |arena: &Arena| Text {
-            cos: arena.at(cos),
-            sin: arena.at(sin),
+            cos: angles.at(seen).0,
+            sin: angles.at(seen).1,
             query_scales: arena.at(query_scales),
+            ends: arena.at_any(ends),
             queries: arena.at(queries),
             logits: arena.at(logits),
             raw_logits: arena.at_any(raw_logits),
             max: arena.at(max),
             scale: arena.at(scale),
+            part_scale: arena.at_any(part_scale),
             mixed: arena.at(mixed),
             all_logits: arena.at_any(all_logits),
             lost: arena.at_any(lost),
             alive: arena.at_any(alive),
             moves: arena.at_any(moves),
-            victims: arena.at_any(victims),
+            victims: victims.map_or(0, |victims| arena.at(victims) + before_rows),
             new_priority: arena.at_any(new_priority),
             program: arena.at_any(program),
             results: arena.at_any(results),
-            newest: arena.at_any(newest),
             ..common
         };
-        Ok(Prepared { rule, received, placed: Box::new(placed), stride, lost, victims, newest, text })
+        Ok(Prepared { rule, received, largest, placed: Box::new(placed), lost, victims, cuts, text })
     }
 
     /// Moves entries into the places of those that leave when a prompt is cut at once.
@@ -328,8 +518,8 @@ impl GpuAttention {
             groups: (moves.moved.len() / 2) as i32,
             ..of
         };
-        let blocks = tokens.shape.heads.kv_heads * REFILL_PARTS;
-        launch_one(gpu, Kernel::Refill, (blocks, MOVE_THREADS, 0), layer_of(tokens), text)
+        let blocks = tokens.shape.heads.kv_heads * REFILL_PARTS + text.groups as usize;
+        launch_one(gpu, Kernel::Refill, (blocks, MOVE_THREADS, 0), layer_of(tokens), &[text])
     }
 }
 
@@ -338,7 +528,7 @@ impl Prepared<'_> {
     fn block(
         &self,
         tokens: &LayerTokens<'_>,
-        common: &Text,
+        (common, arena): (&Text, &Arena),
         [queries, keys, values, out]: [Address; 4],
         rows: Range<usize>,
         held: usize,
@@ -354,8 +544,12 @@ impl Prepared<'_> {
         };
         let pairs = shape.rope.frequencies(self.text.is_long).pairs.len();
         let groups = common.groups as usize;
-        let gone = entries.len(0) + rows.start - held;
+        let gone = entries.longest() + rows.start - held;
+        // Columns that no row of the block sees, if they are still there.
+        let before = if rule.is_none() { gone * shape.head_dim * float } else { 0 } as Address;
         let text = Text {
+            keys: common.keys + before,
+            values: common.values + before,
             new_queries: queries + q,
             new_keys: keys + kv,
             new_values: values + kv,
@@ -366,7 +560,6 @@ impl Prepared<'_> {
             lost: from(common.lost, float),
             victims: from(common.victims, groups * size_of::<i32>()),
             new_priority: from(common.new_priority, groups * size_of::<f64>()),
-            newest: if rows.end == self.text.rows { common.newest } else { 0 },
             rows: rows.len() as i32,
             held: held as i32,
             seen: (entries.seen + rows.start) as i32,
@@ -380,35 +573,37 @@ impl Prepared<'_> {
         };
         let scopes = self.received.iter().zip(entries.received_groups()).filter(|_| rule.is_none());
         let of_head = |kv_head: usize| Text { kv_head: kv_head as i32, ..text };
+        let second = Some((&self.largest, shape.heads.kv_heads)).filter(|_| self.largest != 0);
+        let lists = scopes.chain(second).map(|(at, lists)| Text { kept_lists: lists as i32, ..of_scope(at) });
         Block {
             is_bounded: rule.is_some(),
-            received: scopes.map(|(at, lists)| Text { kept_lists: lists as i32, ..of_scope(at) }).collect(),
+            received: lists.collect(),
+            cuts: self.cuts.iter().filter_map(|cut| cut(arena, &text, rows.end == self.text.rows)).collect(),
             losses: self.lost.map_or(Vec::new(), |_| (0..shape.heads.kv_heads).map(of_head).collect()),
             text,
         }
     }
 
     /// Notes that the tokens were read, and hands the device's results to the host.
-    fn take(&mut self, arena: &Arena) {
-        let Prepared { stride, rule, text, .. } = self;
-        let GpuText { entries, cache, log, rows, lost, .. } = text;
-        let (seen, before) = (entries.seen, entries.len(0) + *rows);
-        let groups = rule.as_ref().map_or(1, |rule| rule.groups);
-        entries.scan_on_device(*rows);
+    fn take(&mut self, tokens: &LayerTokens<'_>, arena: &Arena) {
+        let norms = self.text.norms(tokens);
+        let GpuText { entries, cache, log, rows, lost, .. } = &mut self.text;
+        if let (Some(log), Some(victims), Some(rule)) = (log.as_deref_mut(), self.victims, &self.rule) {
+            entries.log_victims(log, rule, &arena.values::<i32>(victims));
+        }
+        let all = entries.longest() + *rows;
+        if self.rule.is_none() {
+            log.iter_mut().for_each(|log| entries.log_passed(log, *rows));
+        }
+        entries.scan_on_device(*rows, norms);
+        if self.rule.is_none() && entries.longest() < all {
+            cache.forget_first(all - entries.longest());
+        }
         cache.scanned();
         if let (Some(lost), Some(piece)) = (lost.as_deref_mut(), self.lost) {
             for (lost, more) in lost.iter_mut().zip(arena.values::<f32>(piece)) {
                 *lost += more;
             }
-        }
-        if let (Some(log), Some(victims)) = (log.as_deref_mut(), self.victims) {
-            CacheEntries::log_victims(log, seen, groups, &arena.values::<i32>(victims));
-        }
-        if let Some(newest) = self.newest {
-            let lists = arena.values::<f32>(newest);
-            // Nothing has left a prompt that will be cut, so its columns are in order.
-            let lists = lists.chunks_exact(*stride).map(|list| list[..before.min(*stride)].to_vec());
-            entries.set_newest(lists.collect());
         }
     }
 }
@@ -433,5 +628,40 @@ fn layer_of(tokens: &LayerTokens<'_>) -> Layer {
         dim: shape.head_dim as i32,
         pairs: shape.rope.frequencies(false).pairs.len() as i32,
         softcap: shape.model.attention_softcap.unwrap_or(0.0),
+    }
+}
+
+#[cfg(all(test, feature = "emulate"))]
+mod tests {
+    use super::*;
+    use crate::eviction::formula::Pool;
+    use crate::eviction::{CacheOptions, LocalLayers, Policy, Score, presets};
+    use crate::lm::gpu::emulated::{EmulatedGpu, Emulation};
+    use crate::lm::{Device, LanguageModel, LayerAttention, MemoryPlan, WeightType, tiny_shape};
+
+    /// A prompt that is read takes long in each layer, or for ever, as here. Texts that are written do not wait for it, and neither do
+    /// those of which the host computes some layers: others do not wait for these either.
+    #[test]
+    fn only_texts_that_are_read_on_the_device_wait_for_each_other() {
+        let gpu = EmulatedGpu::new(&Emulation::default()).unwrap();
+        let patient = GpuAttention { readers: Batcher::new(Duration::MAX), ..GpuAttention::new(Box::new(gpu)) };
+        let attention = Arc::new(patient);
+        let mut shape = tiny_shape();
+        shape.attention[0] = LayerAttention { window: Some(24), ..shape.attention[0] };
+        let device = Device { attention: Some(Arc::clone(&attention)), ..Device::CPU };
+        let model = LanguageModel::random(shape, 1.0, 5, WeightType::Auto, &device).unwrap();
+        let mut written = model.new_memory(&MemoryPlan::unbounded());
+        model.read(&[1, 2, 3], &mut written).unwrap();
+        let score = Score::new("attention - key_redundancy", Pool::Mean).unwrap();
+        let policy = Policy { score, ..presets::by_name("tova").unwrap() }.at(20).unwrap();
+        let options = CacheOptions { local_layers: LocalLayers::Exempt, ..CacheOptions::default() };
+        let mut mixed = model.new_memory(&MemoryPlan { options, ..MemoryPlan::bounded(policy) });
+        let on_gpu = mixed.layers.iter().filter(|layer| matches!(layer.tables, Tables::Gpu(_)));
+        assert_eq!(on_gpu.count(), 1);
+
+        let _prompt = attention.reading();
+        model.step(&[4], &mut [&mut written]).unwrap();
+        model.read(&[1, 2, 3], &mut mixed).unwrap();
+        assert_eq!((written.seen(), mixed.seen()), (4, 3));
     }
 }

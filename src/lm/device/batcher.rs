@@ -82,7 +82,7 @@ impl<C, R> Batcher<C, R> {
                 self.changed.notify_all();
                 continue;
             }
-            let waited = self.changed.wait_timeout(calls, self.patience);
+            let waited = self.changed.wait_timeout(calls, self.patience.saturating_sub(since.elapsed()));
             (calls, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }

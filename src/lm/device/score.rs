@@ -29,7 +29,7 @@ impl GpuAttention {
             pad: 0,
         };
         let shape = (targets.len(), MOVE_THREADS, SCRATCH);
-        launch_one(gpu, Kernel::Score, shape, Layer::default(), scoring)?;
+        launch_one(gpu, Kernel::Score, shape, Layer::default(), &[scoring])?;
         arena.read_back(gpu)?;
         Ok(arena.values(rows))
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 
+use super::arena::{Arena, Piece};
 use super::device::{Buffer, Gpu, Kernel, launch_one};
 use super::launch::TOKEN_THREADS;
 use super::params::{Address, CopiedRows, Layer, Plain, Text, bytes_of, bytes_of_mut};
@@ -43,17 +44,8 @@ impl GpuTable {
         let fits = |stored: &mut Arc<Stored>| stored.capacity == capacity && Arc::get_mut(stored).is_some();
         if self.start > 0 || !self.stored.as_mut().is_some_and(fits) {
             let buffer = gpu.allocate(self.rows * self.width * capacity)?;
-            if let Some(from) = self.stored.as_ref().filter(|_| held > 0) {
-                // Every number has whole words of 4 bytes.
-                let words = self.width / 4;
-                let rows = CopiedRows {
-                    from: from.buffer.address + (self.start * self.width) as Address,
-                    to: buffer.address,
-                    from_pitch: from.capacity * words,
-                    to_pitch: capacity * words,
-                    width: held * words,
-                };
-                launch_one(gpu, Kernel::Copy, (self.rows, TOKEN_THREADS, 0), Layer::default(), rows)?;
+            if let Some(copy) = self.copy(held, buffer.address, capacity).filter(|_| held > 0) {
+                copy_rows(gpu, &[copy])?;
             }
             self.stored = Some(Arc::new(Stored { buffer, capacity }));
             self.start = 0;
@@ -64,6 +56,32 @@ impl GpuTable {
     /// Table of the columns from `start` on.
     fn part(&self, start: usize) -> GpuTable {
         GpuTable { start: self.start + start, ..self.clone() }
+    }
+
+    /// A copy of the first `held` columns to another table; `None` if there is nothing to copy.
+    fn copy(&self, held: usize, to: Address, capacity: usize) -> Option<CopiedRows> {
+        let from = self.stored.as_ref()?;
+        // Every number has whole words of 4 bytes.
+        let words = self.width / 4;
+        Some(CopiedRows {
+            from: from.buffer.address + (self.start * self.width) as Address,
+            to,
+            from_pitch: from.capacity * words,
+            to_pitch: capacity * words,
+            width: held * words,
+            rows: self.rows,
+        })
+    }
+
+    /// The first `held` columns of each row on the host, `dim` numbers each: (rows, held, dim), 0 of an empty table.
+    fn download(&self, gpu: &dyn Gpu, held: usize, dim: usize) -> Result<Vec<f32>> {
+        let mut numbers = vec![0.0; self.rows * held * dim];
+        for (row, numbers) in numbers.chunks_exact_mut((held * dim).max(1)).enumerate() {
+            let Some(stored) = &self.stored else { break };
+            let first = (row * stored.capacity + self.start) * self.width;
+            gpu.download(stored.buffer.address + first as Address, bytes_of_mut(numbers))?;
+        }
+        Ok(numbers)
     }
 
     fn bytes(&self, capacity: usize) -> usize {
@@ -87,15 +105,16 @@ impl GpuTable {
         let to = self.own(gpu, 0, capacity)?;
         gpu.upload(to, bytes_of(&table))
     }
-
-    /// Reads the first `held` columns of every row.
-    fn download<T: Plain + Default>(&self, gpu: &dyn Gpu, held: usize) -> Result<Vec<Vec<T>>> {
-        let Some(stored) = &self.stored else { return Ok(vec![Vec::new(); self.rows]) };
-        let mut table = vec![T::default(); self.rows * stored.capacity];
-        gpu.download(stored.buffer.address, bytes_of_mut(&mut table))?;
-        Ok(table.chunks_exact(stored.capacity.max(1)).map(|row| row[..held].to_vec()).collect())
-    }
 }
+
+/// Copies rows of some tables to others.
+pub(in crate::lm) fn copy_rows(gpu: &dyn Gpu, copies: &[CopiedRows]) -> Result<()> {
+    let rows = copies.iter().map(|copy| copy.rows).max().unwrap_or(0);
+    launch_one(gpu, Kernel::Copy, (rows, TOKEN_THREADS, 0), Layer::default(), copies)
+}
+
+/// Parts of tables that the host asks for, and the piece of the arena that each is copied to.
+pub(in crate::lm) type Asked = Vec<Option<(CopiedRows, Piece)>>;
 
 /// Everything that a layer's cache has on a device.
 #[derive(Clone, Debug)]
@@ -117,6 +136,32 @@ pub(in crate::lm) struct GpuCache {
     order: Vec<Vec<u32>>,
     /// Columns to keep before the cache is used again, (groups)(columns), and the capacity that it has until then.
     keep: Option<(Vec<Vec<u32>>, usize)>,
+    /// Where the entries of each key-value head end that it kept at the cut, if heads kept different numbers. Newer tokens are in columns
+    /// behind all of them.
+    ends: Vec<u32>,
+    /// What is kept for its policy, if that will cut the prompt, or for others that will.
+    cuts: Vec<CutTables>,
+    /// The largest attention that a second reading has paid to each entry of a prompt.
+    largest: GpuTable,
+}
+
+/// What is kept of a prompt for a policy that will cut it: numbers that its formula remembers, and the scores at the last row.
+#[derive(Clone, Debug, Default)]
+pub(in crate::lm) struct CutTables {
+    kept: GpuTable,
+    totals: GpuTable,
+    newest: GpuTable,
+    groups: usize,
+}
+
+impl CutTables {
+    fn new(rule: Option<&ScanRule>) -> CutTables {
+        let groups = rule.map_or(0, |rule| rule.groups);
+        let table = |of: fn(&ScanRule) -> usize, width: usize| GpuTable::new(rule.map_or(0, of) * groups, width);
+        let kept = table(|rule| rule.score.kept, size_of::<f32>());
+        let totals = table(|rule| rule.score.totals, size_of::<f64>());
+        CutTables { kept, totals, newest: GpuTable::default(), groups }
+    }
 }
 
 /// Tables of numbers that the host's entries have too, with (groups) rows each.
@@ -158,24 +203,66 @@ impl GpuCache {
     ) -> GpuCache {
         let float = size_of::<f32>();
         let vectors = || GpuTable::new(heads.kv_heads, dim * float);
-        let groups = rule.map_or(1, |rule| rule.groups);
-        let remembers = rule.filter(|rule| !rule.keeps_received);
-        let lists = |of: fn(&ScanRule) -> usize| remembers.map_or(0, of) * groups;
-        let (kept, totals) = (lists(|rule| rule.score.kept), lists(|rule| rule.score.totals));
+        let remembers = rule.filter(|rule| !rule.keeps_received && !rule.awaits_cut);
+        let CutTables { kept, totals, .. } = CutTables::new(remembers);
         GpuCache {
             heads,
             dim,
             capacity,
             keys: vectors(),
             values: vectors(),
-            kept: GpuTable::new(kept, float),
-            totals: GpuTable::new(totals, size_of::<f64>()),
+            kept,
+            totals,
             all_keys: all_keys.map(|text| (vectors(), vector::padded(text))),
             entries: Box::default(),
             newest: Newest::Host,
             order: Vec::new(),
             keep: None,
+            ends: Vec::new(),
+            cuts: Vec::new(),
+            largest: GpuTable::new(heads.kv_heads, float),
         }
+    }
+
+    /// Keeps what some policies need that will cut the prompt.
+    #[must_use]
+    pub fn with_cuts(self, rules: &[Option<ScanRule>]) -> GpuCache {
+        GpuCache { cuts: rules.iter().map(|rule| CutTables::new(rule.as_ref())).collect(), ..self }
+    }
+
+    /// What is kept for each policy that will cut the prompt.
+    pub fn cuts(&self) -> &[CutTables] {
+        &self.cuts
+    }
+
+    /// Goes on from what was kept of the first `held` tokens for a policy that will cut them, or has, so that the columns `kept` of
+    /// every group are left.
+    #[must_use]
+    pub fn cut(self, own: Option<CutTables>, held: usize, kept: Option<Vec<Vec<u32>>>) -> GpuCache {
+        let mut cache = GpuCache { cuts: own.into_iter().collect(), ..self };
+        if let Some(kept) = kept {
+            cache.keep_columns(kept, vector::padded(held));
+        }
+        cache
+    }
+
+    /// Forgets what was kept for policies that have cut the prompt. If it was cut itself, it goes on with that.
+    pub fn end_cuts(&mut self, is_awaited: bool, goes_on: bool) {
+        if !is_awaited && let Some(CutTables { kept, totals, .. }) = self.cuts.drain(..).next().filter(|_| goes_on)
+        {
+            (self.kept, self.totals) = (kept, totals);
+        }
+    }
+
+    /// Addresses of what is kept for each policy that will cut the prompt: remembered numbers (f32 and f64), and new tables of `stride`
+    /// columns for the scores at the last row.
+    pub fn own_cuts(&mut self, gpu: &dyn Gpu, held: usize, stride: usize) -> Result<Vec<[Address; 3]>> {
+        let capacity = self.capacity;
+        let own = self.cuts.iter_mut().map(|CutTables { kept, totals, newest, groups }| {
+            *newest = GpuTable::new(*groups, size_of::<f32>());
+            Ok([kept.own(gpu, held, capacity)?, totals.own(gpu, held, capacity)?, newest.own(gpu, 0, stride)?])
+        });
+        own.collect()
     }
 
     /// Copies some columns of an unbounded cache to a cache for another policy (`rule`) with another capacity.
@@ -195,6 +282,32 @@ impl GpuCache {
         }
     }
 
+    /// Address of the largest attention that a second reading has paid to each entry, 0 where it has read nothing yet.
+    pub fn own_largest(&mut self, gpu: &dyn Gpu, held: usize) -> Result<Address> {
+        if self.largest.stored.is_none() {
+            self.largest.upload(gpu, self.capacity, &vec![vec![0.0_f32; held]; self.heads.kv_heads], &[])?;
+        }
+        self.largest.own(gpu, held, self.capacity)
+    }
+
+    /// The largest attention that a second reading has paid to the first `held` entries: (kv_heads, entries)
+    ///
+    /// # Errors
+    ///
+    /// Errors of the device.
+    pub fn largest(&self, gpu: &dyn Gpu, held: usize) -> Result<Vec<f32>> {
+        self.largest.download(gpu, held, 1)
+    }
+
+    /// Keys and values of the first `held` columns, on the host: (kv_heads, held, dim) each
+    ///
+    /// # Errors
+    ///
+    /// Errors of the device.
+    pub fn download(&self, gpu: &dyn Gpu, held: usize) -> Result<[Vec<f32>; 2]> {
+        Ok([self.keys.download(gpu, held, self.dim)?, self.values.download(gpu, held, self.dim)?])
+    }
+
     /// Makes room for `columns`. An unbounded cache that gets more tokens than were announced at least doubles its room.
     pub fn reserve(&mut self, columns: usize, is_bounded: bool) {
         if columns > self.capacity {
@@ -204,7 +317,20 @@ impl GpuCache {
 
     /// Keeps the columns `kept` of every group, in order.
     pub fn keep(&mut self, kept: &[Vec<u32>]) {
-        self.keep = Some((kept.to_vec(), self.capacity));
+        self.keep_columns(kept.to_vec(), self.capacity);
+    }
+
+    fn keep_columns(&mut self, kept: Vec<Vec<u32>>, capacity: usize) {
+        let ends = kept.iter().map(|kept| kept.len() as u32);
+        self.ends =
+            if ends.clone().all(|end| end as usize == kept[0].len()) { Vec::new() } else { ends.collect() };
+        self.keep = Some((kept, capacity));
+    }
+
+    /// Where the entries of each key-value head end that it kept at the cut, and the column where newer tokens begin; empty if heads kept
+    /// as many.
+    pub(in crate::lm) fn unequal_ends(&self) -> (&[u32], u32) {
+        (&self.ends, self.ends.iter().copied().max().unwrap_or(0))
     }
 
     /// Takes the moves that [`keep`](Self::keep) left to do, and a text with the addresses of the tables; `None` if there are none.
@@ -235,7 +361,9 @@ impl GpuCache {
         }
         self.order = order;
         self.newest = Newest::Host;
-        let text = self.own(gpu, (held, capacity), seen, 0)?;
+        let lists = |table: &GpuTable| (table.rows / kept.len()) as i32;
+        let (kept_lists, total_lists) = (lists(&self.kept), lists(&self.totals));
+        let text = Text { kept_lists, total_lists, ..self.own(gpu, (held, capacity), seen, 0)? };
         Ok(Some((text, Moves { columns, stride, moved })))
     }
 
@@ -275,9 +403,12 @@ impl GpuCache {
         rule: Option<&ScanRule>,
         has_priorities: bool,
     ) -> Result<([Address; 3], Vec<Address>)> {
-        let (held, capacity, float) = (entries.len(0), self.capacity, size_of::<f32>());
+        let (held, capacity, float) = (entries.longest(), self.capacity, size_of::<f32>());
         let tables = &mut self.entries;
-        if self.newest == Newest::Host {
+        let others = entries.received_groups().count() != tables.received.len()
+            || rule.is_some() && tables.positions.rows == 0;
+        // It knows no less than the host where it has other tables: a read has ended, or forks were saved.
+        if self.newest == Newest::Host || others {
             let scanned = entries.scanned();
             let table = |rows: usize, width: usize| GpuTable::new(if rule.is_some() { rows } else { 0 }, width);
             let groups = scanned.positions.len();
@@ -298,7 +429,6 @@ impl GpuCache {
             }
             self.newest = Newest::Same;
         }
-        tables.received.truncate(entries.received_groups().count());
         let addresses = [
             tables.positions.own(gpu, held, capacity)?,
             tables.priorities.own(gpu, held, capacity)?,
@@ -308,39 +438,66 @@ impl GpuCache {
         Ok((addresses, received.collect::<Result<_>>()?))
     }
 
+    /// Whether its columns are in the order of the text, as long as nothing was scanned or moved.
+    pub(in crate::lm) fn is_in_order(&self) -> bool {
+        self.entries.positions.rows == 0 && self.order.is_empty() && self.keep.is_none()
+    }
+
+    /// Forgets the first columns.
+    pub(in crate::lm) fn forget_first(&mut self, columns: usize) {
+        (self.keys, self.values) = (self.keys.part(columns), self.values.part(columns));
+    }
+
     /// Notes that the device has read tokens, so that its entries are newer than the host's.
     pub(in crate::lm) fn scanned(&mut self) {
         self.newest = Newest::Device;
     }
 
-    /// Applies to the host's entries what the device has decided.
+    /// Asks for what the device knows of the entries, of which each group has `held`; `None` if the host knows it too.
+    pub(in crate::lm) fn ask(&self, held: usize, arena: &mut Arena) -> Option<Asked> {
+        let EntryTables { positions, priorities, received, moved } = &*self.entries;
+        let tables = [(moved, 1), (positions, held), (priorities, held)].into_iter();
+        let mut copy = |(table, held): (&GpuTable, usize)| {
+            let copy = table.copy(held, 0, held).filter(|_| held > 0)?;
+            Some((copy, arena.result::<u8>(table.bytes(held))))
+        };
+        let newest = self.cuts.iter().map(|cut| &cut.newest);
+        let tables = tables.chain(received.iter().chain(newest).map(|table| (table, held)));
+        (self.newest == Newest::Device).then(|| tables.map(&mut copy).collect())
+    }
+
+    /// Applies to the host's entries what the device has decided and `asked` has brought.
     ///
     /// # Errors
     ///
-    /// Errors of the device, and other numbers of entries than expected.
-    pub(in crate::lm) fn settle(&mut self, gpu: &dyn Gpu, entries: &mut CacheEntries) -> Result<()> {
-        if self.newest != Newest::Device {
-            return Ok(());
-        }
-        let held = entries.len(0);
-        let tables = &self.entries;
-        let counts = tables.moved.download::<[u32; 2]>(gpu, 1)?;
+    /// Other numbers of entries than expected.
+    pub(in crate::lm) fn settle(
+        &mut self,
+        asked: &Asked,
+        arena: &Arena,
+        entries: &mut CacheEntries,
+    ) -> Result<()> {
+        let held = entries.longest();
+        let counts = lists::<[u32; 2]>(asked, 0, arena, 1);
         ensure!(
             counts.iter().flatten().all(|[count, _]| *count as usize == held),
             "the device kept {counts:?} entries of a cache, and {held} were expected; please report this"
         );
-        let positions = tables.positions.download::<u32>(gpu, held)?;
+        let positions = lists::<u32>(asked, 1, arena, held);
         let sorted = |positions: &Vec<u32>| {
             let mut order: Vec<u32> = (0..held as u32).collect();
             order.sort_by_key(|column| positions[*column as usize]);
             order
         };
         self.order = positions.iter().map(sorted).collect();
-        let received = tables.received.iter().map(|table| table.download::<f32>(gpu, held));
+        let rest = (3..asked.len()).map(|table| self.in_order(lists(asked, table, arena, held)));
+        let mut received: Vec<_> = rest.collect();
+        let newest = received.split_off(self.entries.received.len());
         entries.take_scanned(Scanned {
             positions: self.in_order(positions),
-            priorities: self.in_order(tables.priorities.download::<f64>(gpu, held)?),
-            received: received.map(|sums| Ok(self.in_order(sums?))).collect::<Result<_>>()?,
+            priorities: self.in_order(lists(asked, 2, arena, held)),
+            received,
+            newest,
         });
         self.newest = Newest::Same;
         Ok(())
@@ -359,4 +516,10 @@ impl GpuCache {
     pub fn bytes(&self) -> u64 {
         (self.keys.bytes(self.capacity) + self.values.bytes(self.capacity)) as u64
     }
+}
+
+/// What was asked for of one of the tables: (rows)(held), and nothing of a table without rows.
+fn lists<T: Plain + Default>(asked: &Asked, table: usize, arena: &Arena, held: usize) -> Vec<Vec<T>> {
+    let numbers = asked[table].as_ref().map_or(Vec::new(), |(_, piece)| arena.values::<T>(*piece));
+    numbers.chunks_exact(held.max(1)).map(<[T]>::to_vec).collect()
 }

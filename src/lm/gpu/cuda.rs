@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use candle_core::{CudaDevice, DType, Storage, Tensor};
-use cudarc::cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t, cudaDataType_t};
+use cudarc::cublas::sys::{
+    cublasComputeType_t, cublasGemmAlgo_t, cublasGetVersion_v2, cublasOperation_t, cudaDataType_t,
+};
 use cudarc::cublas::{CudaBlas, result::gemm_strided_batched_ex};
 use cudarc::driver::sys::{
     CUevent_flags, CUmemPool_attribute, CUmemoryPool, cuDeviceGetDefaultMemPool, cuDriverGetVersion,
@@ -141,7 +143,12 @@ impl Gpu for CudaGpu {
         let name = context.name().asked(|| "tell its name".into())?;
         let (major, minor) = context.compute_capability().asked(|| "tell its compute capability".into())?;
         let driver = driver_version()?;
-        Ok(format!("{name} {major}.{minor} driver {driver} kernels {:x}", Sha256::digest(PTX)))
+        let mut blas = 0;
+        // SAFETY: writes a number.
+        #[expect(unsafe_code)]
+        let asked = unsafe { cublasGetVersion_v2(*self.blas.handle(), &raw mut blas) };
+        asked.result().asked(|| "tell the version of cuBLAS".into())?;
+        Ok(format!("{name} {major}.{minor} driver {driver} cuBLAS {blas} kernels {:x}", Sha256::digest(PTX)))
     }
 
     fn allocate(&self, bytes: usize) -> Result<Buffer> {
@@ -249,12 +256,7 @@ impl Gpu for CudaGpu {
     fn launch(&self, launch: Launch) -> Result<()> {
         let Launch { kernel, grid, threads, shared_bytes, layer, texts } = launch;
         let name = KERNELS[kernel as usize];
-        let (function, most_threads) = &self.kernels[kernel as usize];
-        let threads = match kernel {
-            // It does the same work with any number of threads.
-            Kernel::Scan => threads.min(most_threads / 32 * 32),
-            _ => threads,
-        };
+        let (function, _) = &self.kernels[kernel as usize];
         let [x, y] = grid;
         let what = || format!("run the kernel {name} with {x} * {y} blocks of {threads} threads");
         let int = |number: usize| c_uint::try_from(number).with_context(what);
@@ -275,6 +277,11 @@ impl Gpu for CudaGpu {
             )
         };
         launched.asked(what)
+    }
+
+    fn threads(&self, kernel: Kernel, wanted: usize) -> usize {
+        // So many as its registers allow.
+        wanted.min(self.kernels[kernel as usize].1 / 32 * 32)
     }
 
     fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {

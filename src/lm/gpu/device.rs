@@ -88,17 +88,15 @@ pub trait Gpu: Debug + Send + Sync {
     fn launch(&self, launch: Launch) -> Result<()>;
     /// Runs `work` between two readings of the device's clock.
     fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed>;
-    /// Number of threads that a block should have if `wanted` would be best, a multiple of 32.
-    fn threads(&self, wanted: usize) -> usize {
-        wanted
-    }
+    /// Number of threads that a block of a kernel should have if `wanted` would be best, a multiple of 32. The work is done with any.
+    fn threads(&self, kernel: Kernel, wanted: usize) -> usize;
     /// Whether memory for a block is allocated anew for each, so that its bounds can be checked.
     fn is_checked(&self) -> bool {
         false
     }
 }
 
-/// Launches a kernel that has a parameter of its own.
+/// Launches a kernel that has a type of parameters of its own, with blocks for each of them.
 ///
 /// # Errors
 ///
@@ -108,11 +106,11 @@ pub(in crate::lm) fn launch_one<T: Plain>(
     kernel: Kernel,
     (blocks, threads, shared_bytes): (usize, usize, usize),
     layer: Layer,
-    parameter: T,
+    parameters: &[T],
 ) -> Result<()> {
     // It is freed in the device's order, after the launch.
-    let memory = gpu.allocate(size_of::<T>())?;
-    gpu.upload(memory.address, bytes_of(&[parameter]))?;
-    let threads = gpu.threads(threads);
-    gpu.launch(Launch { kernel, grid: [blocks, 1], threads, shared_bytes, layer, texts: memory.address })
+    let memory = gpu.allocate(size_of_val(parameters))?;
+    gpu.upload(memory.address, bytes_of(parameters))?;
+    let (grid, threads) = ([blocks, parameters.len()], gpu.threads(kernel, threads));
+    gpu.launch(Launch { kernel, grid, threads, shared_bytes, layer, texts: memory.address })
 }

@@ -1,5 +1,6 @@
 //! A device without a card: the kernels' own source, compiled for the host. See `kernels/emulation.h`.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_uint, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Storage, Tensor};
 use sha2::{Digest, Sha256};
 
-use super::device::{Buffer, Elapsed, Factor, Gpu, Launch, Product};
+use super::device::{Buffer, Elapsed, Factor, Gpu, Kernel, Launch, Product};
 use super::params::{Address, Layer, Text};
 use crate::lm::arithmetic::product::{Right, product};
 
@@ -38,6 +39,8 @@ pub struct Emulation {
     pub launches: usize,
     /// Number of bytes that can be allocated.
     pub memory: usize,
+    /// Counts what is asked for: launches by the names of their kernels, `Upload`, `Download`, and the bytes of all uploads, `Uploaded`.
+    pub counts: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
 /// Order in which the warps of a block go on, each to its next barrier.
@@ -62,6 +65,7 @@ impl Default for Emulation {
             failing_launch: None,
             launches: usize::MAX,
             memory: usize::MAX,
+            counts: Arc::default(),
         }
     }
 }
@@ -118,6 +122,10 @@ impl EmulatedGpu {
         let memory_left = Arc::new(emulation.memory.into());
         let (launches, uploads, emulation) = (AtomicUsize::new(0), Arc::default(), emulation.clone());
         Ok(EmulatedGpu { library, emulate, emulation, launches, memory_left, uploads })
+    }
+
+    fn count(&self, what: String, more: usize) {
+        *self.emulation.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default() += more;
     }
 
     fn check_launches(&self) -> Result<()> {
@@ -208,11 +216,14 @@ impl Gpu for EmulatedGpu {
     }
 
     fn upload(&self, to: Address, bytes: &[u8]) -> Result<()> {
+        self.count("Upload".into(), 1);
+        self.count("Uploaded".into(), bytes.len());
         self.uploads.lock().unwrap_or_else(PoisonError::into_inner).push((to, bytes.to_vec()));
         Ok(())
     }
 
     fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()> {
+        self.count("Download".into(), 1);
         self.check_launches()?;
         self.upload_all();
         // SAFETY: callers give addresses of buffers with as many bytes.
@@ -256,6 +267,7 @@ impl Gpu for EmulatedGpu {
         let Launch { kernel, grid, threads, shared_bytes, layer, texts } = launch;
         self.check_launches()?;
         let number = self.launches.fetch_add(1, Ordering::Relaxed);
+        self.count(format!("{kernel:?}"), 1);
         ensure!(self.emulation.failing_launch != Some(number), "launch {number} fails, of the kernel {kernel:?}");
         self.upload_all();
         let order = match self.emulation.order {
@@ -294,7 +306,7 @@ impl Gpu for EmulatedGpu {
         Ok(Box::new(move || Ok(1e6 * elapsed.as_secs_f64())))
     }
 
-    fn threads(&self, wanted: usize) -> usize {
+    fn threads(&self, _: Kernel, wanted: usize) -> usize {
         wanted.min(self.emulation.threads)
     }
 

@@ -38,6 +38,8 @@ pub(in crate::lm) struct Block {
     pub is_bounded: bool,
     pub text: Text,
     pub received: Vec<Text>,
+    /// For each policy that will cut the prompt and is scanned for that.
+    pub cuts: Vec<Text>,
     pub losses: Vec<Text>,
 }
 
@@ -52,6 +54,8 @@ struct Round {
     /// key-value head if lost attention is measured.
     received: Range<usize>,
     losses: Range<usize>,
+    /// Indices of texts as policies see them that will cut the prompt, which are scanned together.
+    cuts: Vec<Range<usize>>,
 }
 
 impl Round {
@@ -70,8 +74,15 @@ impl Round {
         let received = blocks.len()..texts.len();
         texts.extend(blocks.iter().flat_map(|block| &block.losses));
         let (first, losses) = (all.len(), received.end..texts.len());
+        let mut of_cuts: Vec<Text> = blocks.iter().flat_map(|block| block.cuts.iter().copied()).collect();
+        of_cuts.sort_by_key(|text| text.groups);
+        let mut cuts = Vec::new();
+        for same in of_cuts.chunk_by(|a, b| a.groups == b.groups) {
+            cuts.push(texts.len()..texts.len() + same.len());
+            texts.extend(same);
+        }
         all.extend(&texts);
-        Round { texts, first, scans, received, losses }
+        Round { texts, first, scans, received, losses, cuts }
     }
 }
 
@@ -109,7 +120,7 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
     let own = &round.texts[..round.received.start];
     let rows = own.iter().map(|text| text.rows as usize).max().unwrap_or(0);
     let launch = |kernel, x: usize, texts: (usize, usize), threads, shared_bytes| {
-        let threads = gpu.threads(threads);
+        let threads = gpu.threads(kernel, threads);
         gpu.launch(Launch { kernel, grid: [x, texts.1], threads, shared_bytes, layer, texts: at(texts.0) })
     };
     let all = (round.first, own.len());
@@ -124,8 +135,8 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         gpu.product(Product { m, n, k, a, b, b_is_transposed: true, c, batches: kv_heads, factors: DType::F32 })?;
     }
     launch(Kernel::Softmax, heads * rows, all, ROW_THREADS, SCRATCH)?;
-    for scan in &round.scans {
-        let of_scan = &own[scan.clone()];
+    for scan in round.scans.iter().chain(&round.cuts) {
+        let of_scan = &round.texts[scan.clone()];
         let groups = of_scan[0].groups as usize;
         let columns = |text: &Text| {
             if text.alive_is_shared == 1 { (text.stride as usize).next_multiple_of(8) } else { 0 }
@@ -138,7 +149,7 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         let of_round = &round.texts[round.received.clone()];
         let columns = of_round.iter().map(|text| text.held as usize + text.rows as usize).max().unwrap_or(0);
         let lists = of_round.iter().map(|text| text.kept_lists as usize).max().unwrap_or(0);
-        let blocks = columns.div_ceil(gpu.threads(ROW_THREADS)) * lists;
+        let blocks = columns.div_ceil(gpu.threads(Kernel::Received, ROW_THREADS)) * lists;
         let texts = (round.first + round.received.start, round.received.len());
         launch(Kernel::Received, blocks, texts, ROW_THREADS, 0)?;
     }

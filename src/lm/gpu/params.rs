@@ -29,12 +29,14 @@ pub struct Text {
     pub cos: Address,
     pub sin: Address,
     pub query_scales: Address,
+    pub ends: Address,
 
     pub queries: Address,
     pub logits: Address,
     pub raw_logits: Address,
     pub max: Address,
     pub scale: Address,
+    pub part_scale: Address,
     pub mixed: Address,
     pub out: Address,
     pub all_logits: Address,
@@ -64,6 +66,7 @@ pub struct Text {
     pub all_stride: i32,
     pub kv_head: i32,
     pub limit: i32,
+    pub burst: i32,
     pub window: i32,
     pub keep_first: i32,
     pub keep_recent: i32,
@@ -75,6 +78,11 @@ pub struct Text {
     pub moves_stride: i32,
     pub alive_is_shared: i32,
     pub oldest: i32,
+    pub gap_end: i32,
+    pub prompt: i32,
+    pub part_start: i32,
+    pub part_end: i32,
+    pub newest_seen: i32,
 }
 
 /// Scores of a row of logits over the vocabulary, also against the row of the full cache.
@@ -104,7 +112,7 @@ pub struct Scoring {
     pub pad: i32,
 }
 
-/// Rows of `width` words to copy; pitches are the words from one row to the next.
+/// `rows` rows of `width` words to copy; pitches are the words from one row to the next.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CopiedRows {
@@ -113,6 +121,7 @@ pub struct CopiedRows {
     pub from_pitch: usize,
     pub to_pitch: usize,
     pub width: usize,
+    pub rows: usize,
 }
 
 /// Checks sizes that `params.h` checks as well.
@@ -120,8 +129,8 @@ const _: () = assert!(
     size_of::<Layer>() == 20
         && size_of::<ScoredRow>() == 48
         && size_of::<Scoring>() == 32
-        && size_of::<CopiedRows>() == 40
-        && size_of::<Text>() == 336
+        && size_of::<CopiedRows>() == 48
+        && size_of::<Text>() == 376
         && size_of::<crate::eviction::formula::LoweredInstruction>() == 76
 );
 

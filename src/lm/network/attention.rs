@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use super::decoder::Layer;
 use super::parts::{Part, Reading};
-use crate::eviction::{BlockScan, CacheEntries, Eviction, Heads, NewEntries, Normaliser, Wanted};
+use crate::eviction::{BlockScan, CacheEntries, Eviction, Heads, NewEntries, Normaliser, Queries, Wanted};
 use crate::lm::arithmetic::not_negative;
 use crate::lm::arithmetic::product::{Right, product};
 use crate::lm::arithmetic::rows::on_host;
@@ -125,6 +125,7 @@ impl AttendingLayer<'_> {
     }
 
     fn attend_on_gpu(&self, gpu: &GpuAttention, texts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
+        texts.iter_mut().try_for_each(|(text, _)| self.keep_for_cut(text))?;
         let of_gpu = texts.iter_mut().map(|(text, _)| {
             let Some(LayerCache { entries, tables: Tables::Gpu(cache), log, is_long }) = text.cache.as_deref_mut()
             else {
@@ -135,6 +136,45 @@ impl AttendingLayer<'_> {
             Ok(GpuText { entries, cache, log, is_long, first, rows, lost })
         });
         gpu.attend(&self.tokens, of_gpu.collect::<Result<Vec<_>>>()?)
+    }
+
+    /// Takes to the host what it needs of a prompt that a GPU reads, to compute scores when that is cut.
+    fn keep_for_cut(&self, text: &mut Part<'_>) -> Result<()> {
+        let Some(LayerCache { entries, .. }) = text.cache.as_deref_mut() else { return Ok(()) };
+        let (shape, rows) = (self.tokens.shape, text.tokens.len());
+        let kept = entries.wanted_queries().min(rows);
+        let (Some((keys, values)), true) = (self.tokens.keys_and_values, kept > 0) else { return Ok(()) };
+        let wanted = entries.wants();
+        if wanted.vectors || wanted.projected_norms || wanted.token_texts {
+            let own = [keys, values].map(|tensor| tensor.narrow(0, text.first, rows));
+            let [keys, values] = own;
+            on_host([&keys?, &values?], |[keys, values]| {
+                let projected_norms = match wanted.projected_norms {
+                    true => self.layer.projected_norms(values, shape.heads, shape.head_dim)?,
+                    false => Vec::new(),
+                };
+                let new = self.projections(&[], (keys, values), rows).new;
+                let token_texts = text.token_texts;
+                entries
+                    .join_elsewhere(rows, &NewEntries { projected_norms: &projected_norms, token_texts, ..new });
+                anyhow::Ok(())
+            })??;
+        } else {
+            entries.join_elsewhere(rows, &NewEntries { dim: shape.head_dim, ..NewEntries::default() });
+        }
+        let (before, width) = (rows - kept, shape.heads.heads * shape.head_dim);
+        let queries = self.tokens.queries.narrow(0, text.first + before, kept)?;
+        on_host([&queries], |[queries]| {
+            let mut rotated = vec![0.0; BLOCK.min(kept) * width];
+            for (block, plain) in queries.chunks(BLOCK * width).enumerate() {
+                let (start, rows) = (before + block * BLOCK, plain.len() / width);
+                let own = self.projections(plain, (&[], &[]), rows);
+                let own = Projections { first: own.first + text.first + start, ..own };
+                let rotated = &mut rotated[..plain.len()];
+                own.rotate_queries(rotated, entries.seen + start);
+                entries.keep_queries(start + rows, &own.queries(rotated, &own.scales(entries.seen + start)));
+            }
+        })
     }
 
     fn attend_on_host(&self, (keys, values): (&Tensor, &Tensor), texts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
@@ -262,6 +302,7 @@ impl<'a> Projections<'a> {
                     }
                 }
                 keys.turn(queries);
+                scan.keep_queries(&self.queries(queries, &self.scales(position)));
                 self.logits_of_all(queries, keys, (&columns, stride), logits);
                 let clock = Instant::now();
                 let vectors = self.vectors(CachedKeys::Absolute(keys), values_of(keys, values), frequencies);
@@ -279,7 +320,9 @@ impl<'a> Projections<'a> {
             Keys::Rerotated(keys) => {
                 let clock = Instant::now();
                 let place = (&held[..], position, frequencies);
-                self.scan_rerotated((keys, values), &mut scan, place, logits, &mut scratch.normaliser, log);
+                let normaliser = &mut scratch.normaliser;
+                self.scan_rerotated((keys, values), &mut scan, place, (queries, logits), normaliser, log);
+                scan.keep_queries(&self.queries(queries, &self.scales(position)));
                 scratch.stats.scan += clock.elapsed();
             }
         }
@@ -398,6 +441,16 @@ impl<'a> Projections<'a> {
         }
     }
 
+    /// What the logits of each row are multiplied by, the first of which is at `position`.
+    fn scales(&self, position: usize) -> Vec<f32> {
+        self.shape.query_scales(position..position + self.rows)
+    }
+
+    /// The block's queries, rotated and scaled: (heads, rows, head_dim)
+    fn queries<'b>(&'b self, rotated: &'b [f32], scales: &'b [f32]) -> Queries<'b> {
+        Queries { rotated, plain: self.new.queries, scales, sinks: self.new.sinks }
+    }
+
     /// Stores rotated keys as the vectors of each key-value head of a table, from column `at[head]` on.
     fn store_keys(&self, table: &mut Table, at: &[usize]) {
         let (kv_heads, dim) = (self.shape.heads.kv_heads, self.shape.head_dim);
@@ -422,24 +475,7 @@ impl<'a> Projections<'a> {
         let by_head = logits.par_chunks_mut(per_kv * rows * stride).enumerate();
         by_head.with_min_len(self.heads_at_once(stride)).for_each(|(kv_head, logits)| {
             let queries = &queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim];
-            let width = match keys {
-                Store::Floats(keys) => {
-                    // Whole lanes, unless the cache was shrunk to fit its entries.
-                    let width = vector::padded(columns[kv_head]).min(keys.capacity(kv_head));
-                    let keys = Right::Transposed(keys.head(kv_head));
-                    product((per_kv * rows, width, dim), (logits, stride), (queries, dim), keys);
-                    width
-                }
-                _ => {
-                    keys.each_tile(kv_head, columns[kv_head], dim, |first, keys| {
-                        let sides = (per_kv * rows, keys.len() / dim, dim);
-                        product(sides, (&mut logits[first..], stride), (queries, dim), Right::Transposed(keys));
-                    });
-                    columns[kv_head]
-                }
-            };
-            // Columns beyond the last of each row are masked, but must be numbers.
-            logits.chunks_exact_mut(stride).for_each(|row| row[width..].fill(0.0));
+            keys.logits(kv_head, columns[kv_head], (queries, dim), (logits, stride));
             self.shape.cap(logits);
         });
     }
@@ -451,14 +487,13 @@ impl<'a> Projections<'a> {
         (keys, values): (&mut RerotatedKeys, &Store),
         scan: &mut BlockScan<'_>,
         (held, position, frequencies): (&[usize], usize, &Frequencies),
-        logits: &mut [f32],
+        (queries, logits): (&mut [f32], &mut [f32]),
         normaliser: &mut Normaliser,
         mut log: Option<&mut Vec<Eviction>>,
     ) {
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows, stride) = (self.shape.head_dim, self.rows, scan.stride());
         let per_kv = self.shape.heads.per_kv_head();
-        let mut query = vec![0.0; dim];
         for row in 0..rows {
             let key = &self.new.keys[row * kv_heads * dim..][..kv_heads * dim];
             let coordinates = keys.push(held, row, key, scan, frequencies);
@@ -470,10 +505,11 @@ impl<'a> Projections<'a> {
                 for member in 0..per_kv {
                     let head = kv_head * per_kv + member;
                     let from = &self.new.queries[(row * heads + head) * dim..][..dim];
-                    rotate_head(from, angles.row(keys.group_of(kv_head)), scale, &mut query);
+                    let query = &mut queries[(head * rows + row) * dim..][..dim];
+                    rotate_head(from, angles.row(keys.group_of(kv_head)), scale, query);
                     let logits = &mut logits[(head * rows + row) * stride..][..lanes];
                     let (logits, end) = logits.split_at_mut(lanes.min(capacity));
-                    vector::combine(&query, table, capacity, logits);
+                    vector::combine(query, table, capacity, logits);
                     self.shape.cap(logits);
                     end.fill(0.0);
                 }

@@ -73,7 +73,7 @@ impl LanguageModel {
     /// layers.
     pub(super) fn read_parts(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
         let rows = tokens.len();
-        let compute_f64 = memory.compute_f64;
+        let (compute_f64, waits) = (memory.compute_f64, memory.is_on_gpu());
         let compute = self.compute_type(compute_f64);
         // In a pool with other work, two threads could wait for each other for ever.
         let most = if text_threads::are_here() { self.threads() } else { 1 };
@@ -114,7 +114,7 @@ impl LanguageModel {
             let tokens = part.tokens;
             let x = self.embed(tokens, compute)?; // (rows, hidden)
             let per_layer = self.per_layer_inputs(tokens, &x, products)?;
-            let rows = Rows { x, per_layer, first: index * part_rows, angles: &angles, compute_f64 };
+            let rows = Rows { x, per_layer, first: index * part_rows, angles: &angles, compute_f64, waits };
             self.through_layers(rows, products, vec![(part, scratch)])
         };
         let read_rest = |scratch: &mut Scratch| {

@@ -1,7 +1,7 @@
 //! KVzip's second reading (arXiv 2505.23416): after a prompt the model is asked to repeat it and reads it again, a part at a time.
 //! The attention that this pays to the prompt's entries is noted; then the second reading is forgotten.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::transformer::LanguageModel;
 use crate::lm::cache::layer_cache::{HostTables, Keys, LayerCache, Tables};
@@ -66,9 +66,16 @@ impl LanguageModel {
             second.states.clone_from(&memory.states);
             second.layers.iter_mut().for_each(|layer| layer.entries.read_again(prompt.len(), part.clone()));
             self.read(&text, &mut second)?;
-            for (layer, paid) in second.layers.iter_mut().zip(&mut paid) {
-                for (paid, own) in paid.iter_mut().zip(layer.entries.take_second_reading()) {
-                    paid[part.clone()].copy_from_slice(&own);
+            for (LayerCache { entries, tables, .. }, paid) in second.layers.iter_mut().zip(&mut paid) {
+                let own = match (tables, self.gpu()) {
+                    (Tables::Gpu(cache), Some(gpu)) => {
+                        let largest = cache.largest(&*gpu.gpu, part.end)?;
+                        largest.chunks_exact(part.end).map(<[f32]>::to_vec).collect()
+                    }
+                    _ => entries.take_second_reading(),
+                };
+                for (paid, own) in paid.iter_mut().zip(own) {
+                    paid[part.clone()].copy_from_slice(&own[own.len() - part.len()..]);
                 }
             }
         }
@@ -84,10 +91,15 @@ impl Memory {
     fn copy_to_read_again(&self, shape: &ModelShape) -> Result<Memory> {
         let len = self.seen();
         let layer = |own: &LayerCache| {
-            let Tables::Host(HostTables { keys, values, .. }) = &own.tables else {
-                bail!("a prompt whose entries are on a GPU is not read again");
-            };
+            let (entries, is_long) = (own.entries.to_read_again(), self.is_long);
             let (held, rooms) = (own.entries.len(0), [vector::padded(2 * len)]);
+            let HostTables { keys, values, .. } = match &own.tables {
+                Tables::Host(tables) => tables,
+                Tables::Gpu(cache) => {
+                    let tables = Tables::Gpu(cache.part(0..held, rooms[0], None, None));
+                    return LayerCache { entries, tables, log: None, is_long };
+                }
+            };
             let keys = match keys {
                 Keys::Absolute(keys) => keys.copy(&[held], &rooms),
                 Keys::Rerotated(keys) => {
@@ -101,14 +113,9 @@ impl Memory {
             };
             let tables =
                 HostTables { keys: Keys::Absolute(keys), values: values.copy(&[held], &rooms), all_keys: None };
-            Ok(LayerCache {
-                entries: own.entries.to_read_again(),
-                tables: Tables::Host(tables),
-                log: None,
-                is_long: self.is_long,
-            })
+            LayerCache { entries, tables: Tables::Host(tables), log: None, is_long }
         };
-        let layers = self.layers.iter().map(layer).collect::<Result<_>>()?;
+        let layers = self.layers.iter().map(layer).collect();
         self.forked(layers, len, &MemoryPlan::unbounded()).context("the states after the prompt are known")
     }
 }

@@ -26,7 +26,8 @@ use crate::lm::arithmetic::layers::{Linear, Products, Weight, compute_type, in_p
 use crate::lm::arithmetic::rows::rms_norm;
 use crate::lm::arithmetic::types::{Arithmetic, WeightType};
 use crate::lm::cache::attention_shape::AttentionShape;
-use crate::lm::cache::memory::Memory;
+use crate::lm::cache::layer_cache::LayerCache;
+use crate::lm::cache::memory::{Memory, PromptScores};
 use crate::lm::cache::plan::MemoryPlan;
 use crate::lm::cache::rope::{Angles, Rope};
 use crate::lm::device::Device;
@@ -304,8 +305,39 @@ impl LanguageModel {
     /// Those of [`end_prompt`](Self::end_prompt).
     pub fn cut(&self, memory: &mut Memory) -> Result<()> {
         self.end_prompt(memory)?;
-        memory.evict_together(&self.attention_shapes(), true);
+        let shapes = self.attention_shapes();
+        if let Some(gpu) = self.gpu() {
+            for (LayerCache { entries, tables, is_long, .. }, shape) in memory.layers.iter_mut().zip(&shapes) {
+                gpu.score_at_cut(entries, tables, (shape, *is_long))?;
+            }
+        }
+        memory.evict_together(&shapes, true);
         Ok(())
+    }
+
+    /// Makes a memory that has read the beginning of a prompt, `len` tokens, by which `scores` were taken from the unbounded `full` one, and
+    /// that will be cut as the plan's policy says; at once if the prompt `ends` there. It equals one that was made by `plan` from the start,
+    /// if that has [`Positions::Absolute`](crate::eviction::Positions::Absolute). `None` where the policy was not among those of the plan.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the device.
+    pub fn fork_for_cut(
+        &self,
+        full: &Memory,
+        (scores, ends): (&PromptScores, bool),
+        len: usize,
+        plan: &MemoryPlan<'_>,
+    ) -> Result<Option<Memory>> {
+        let shapes = self.attention_shapes();
+        let score_at_cut = |index: usize, entries: &mut _| match self.gpu() {
+            Some(gpu) => {
+                let layer = &full.layers[index];
+                gpu.score_at_cut(entries, &layer.tables, (&shapes[index], layer.is_long))
+            }
+            None => Ok(()),
+        };
+        full.fork_by(Some((scores, ends)), len, plan, (&shapes, &score_at_cut))
     }
 
     /// Records the attention of a text under the full cache, by layer, over the decision groups of a scope.
@@ -389,9 +421,8 @@ impl LanguageModel {
             first: 0,
             angles: &angles,
             compute_f64,
+            waits: false,
         };
-        let is_on_gpu = memories.iter().any(|memory| memory.is_on_gpu());
-        let _reading = self.gpu().filter(|_| is_on_gpu).map(GpuAttention::reading);
         let texts = memories.iter_mut().zip(tokens.chunks(1)).zip(&token_texts).enumerate();
         let parts = texts.map(|(first, ((memory, tokens), token_texts))| {
             let Memory { layers, states, scratch, .. } = &mut **memory;
@@ -481,7 +512,7 @@ impl LanguageModel {
         products: Products,
         mut parts: Vec<Reading<'_, '_>>,
     ) -> Result<Tensor> {
-        let Rows { mut x, per_layer, first, angles, compute_f64 } = rows;
+        let Rows { mut x, per_layer, first, angles, compute_f64, waits } = rows;
         if let Some(altup) = &self.altup {
             x = altup.begin(&x, products)?; // (rows, states, hidden)
         }
@@ -517,6 +548,7 @@ impl LanguageModel {
                         norms: norms.as_deref(),
                         angles: &angles[own.rope],
                         first,
+                        waits,
                     };
                     let rows = AttendingLayer { tokens, layer, x: &x };
                     let mixed = self.attend(&rows, &mut parts)?;
@@ -568,6 +600,9 @@ pub(super) struct Rows<'a> {
     pub first: usize,
     pub angles: &'a [Angles],
     pub compute_f64: bool,
+    /// Whether attention on a GPU waits for other texts that are read, to be launched with theirs. Texts that are written do not: a
+    /// prompt takes longer in each layer than they.
+    pub waits: bool,
 }
 
 /// L2 norms of keys (rows, kv_heads * head_dim), row after row.

@@ -38,6 +38,8 @@ pub struct Contents {
     /// File name to its bytes.
     pub files: BTreeMap<String, Vec<u8>>,
     pub faults: BTreeMap<String, Fault>,
+    /// Whether its licence must be accepted.
+    pub is_gated: bool,
     /// The status of the repository's description; 200 if `None`.
     pub info_status: Option<u16>,
     /// Where large files are; the server itself if `None`.
@@ -110,7 +112,9 @@ fn answer(contents: &Contents, path: &str, from: usize, endpoint: &str) -> Vec<u
         }
         let siblings: Vec<_> =
             contents.files.keys().map(|name| serde_json::json!({ "rfilename": name })).collect();
-        let info = serde_json::json!({ "sha": contents.commit, "siblings": siblings, "private": false });
+        let gated = contents.is_gated.then_some("manual").map_or(false.into(), serde_json::Value::from);
+        let info =
+            serde_json::json!({ "sha": contents.commit, "siblings": siblings, "private": false, "gated": gated });
         return response(200, &[], info.to_string().as_bytes());
     }
     // /o/n/resolve/<commit>/<file> redirects; /cdn/<file> and /resolve-cache/<file> hold the bytes.

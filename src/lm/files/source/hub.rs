@@ -8,11 +8,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use hf_hub::RepoType;
-use hf_hub::api::RepoInfo;
 
 use super::checkpoint::CheckpointFiles;
 use super::download::Downloader;
-use super::hub_http::HubHttp;
+use super::hub_http::{Described, HubHttp};
 use super::repo::{HubRepo, RepoId, is_commit};
 use super::snapshot::{Origin, Snapshot, names_in};
 use super::{DEFAULT_REVISION, DownloadProgress, HubError, HubSettings};
@@ -104,7 +103,12 @@ impl Hub<'_> {
             );
         }
         let http = HubHttp::new(settings);
-        let RepoInfo { sha: commit, siblings } = http.describe_repo(repo)?;
+        let described = http.describe_repo(repo)?;
+        if described.is_gated() {
+            let page = format!("{}/{}", settings.endpoint, repo.on_hub.url());
+            self.progress.note(&format!("{repo} is gated: its licence must be accepted at {page}, and HF_TOKEN set to a token that may read it"));
+        }
+        let Described { sha: commit, siblings, .. } = described;
         let downloader = Downloader { http, progress: self.progress, repo, commit: commit.clone() };
         let taken = take(&Snapshot {
             origin: Origin::Hub(downloader),

@@ -6,7 +6,8 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use hf_hub::api::RepoInfo;
+use hf_hub::api::Siblings;
+use serde::Deserialize;
 use ureq::http::{HeaderMap, HeaderValue, Response};
 use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body};
@@ -22,6 +23,22 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const LONGEST_INFO: u64 = 64 << 20;
 
 pub(super) type Request = ureq::RequestBuilder<WithoutBody>;
+
+/// What the hub says of a repository.
+#[derive(Deserialize)]
+pub(super) struct Described {
+    pub(super) sha: String,
+    pub(super) siblings: Vec<Siblings>,
+    /// How its licence is accepted, `auto` or `manual`; `false` of a repository without one that must be.
+    #[serde(default)]
+    gated: serde_json::Value,
+}
+
+impl Described {
+    pub(super) fn is_gated(&self) -> bool {
+        self.gated.is_string()
+    }
+}
 
 /// An HTTP client for one hub.
 pub(super) struct HubHttp<'a> {
@@ -43,7 +60,7 @@ impl<'a> HubHttp<'a> {
     }
 
     /// Asks for the commit of the revision and the names of its files.
-    pub(super) fn describe_repo(&self, repo: &HubRepo) -> Result<RepoInfo, HubError> {
+    pub(super) fn describe_repo(&self, repo: &HubRepo) -> Result<Described, HubError> {
         let settings = self.settings;
         let url = format!("{}/api/{}", settings.endpoint, repo.on_hub.api_url());
         let send = |request: Request| request.config().timeout_global(Some(settings.timeout)).build().call();
@@ -53,7 +70,7 @@ impl<'a> HubHttp<'a> {
             return Err(settings.status(repo, repo, response.status().as_u16()));
         }
         let body = response.body_mut().with_config().limit(LONGEST_INFO);
-        let info: RepoInfo = body.read_json().map_err(|error| settings.unexpected(error))?;
+        let info: Described = body.read_json().map_err(|error| settings.unexpected(error))?;
         // The commit becomes the name of a folder.
         if !is_commit(&info.sha) {
             return Err(settings.unexpected(format!("it names no commit of {repo}")));

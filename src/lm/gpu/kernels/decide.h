@@ -1,4 +1,4 @@
-// One step of a bounded cache: attention, scores, and the eviction of one entry. A thread block takes one decision group of one
+// One step of a bounded cache: attention, scores, and evictions. A thread block takes one decision group of one
 // text through the rows of a block.
 #pragma once
 #include "params.h"
@@ -6,9 +6,9 @@
 #include "formula.h"
 
 // Where the entries that are left have less than this share of the largest weight, their softmax is computed again: the
-// exponentials of a row are those of all columns.
+// exponentials of a row are those of all columns. A smaller share would make zeros of entries that the host tells apart.
 #ifndef SMALLEST_SUM
-#define SMALLEST_SUM 1e-18f
+#define SMALLEST_SUM 0x1p-20f
 #endif
 
 // Columns that a thread loads before it stores: a load would wait for the store before it.
@@ -22,7 +22,7 @@ __device__ inline Scan begin_scan(const Layer &layer, const Text &text, unsigned
         text.alive_is_shared ? shared + sizeof(Scratch) : text.alive + (size_t)group * text.stride;
     // Columns of later rows are not looked at.
     for (int c = threadIdx.x; c < text.stride; c += blockDim.x) alive[c] = 1;
-    for (int row = threadIdx.x; row < text.rows; row += blockDim.x) {
+    for (int row = threadIdx.x; text.moves && row < text.rows; row += blockDim.x) {
         size_t column = (size_t)group * text.capacity + text.held + row;
         text.positions[column] = text.seen + row;
         text.victims[row * text.groups + group] = -1;
@@ -30,8 +30,8 @@ __device__ inline Scan begin_scan(const Layer &layer, const Text &text, unsigned
     }
     begin_formula(layer, text, group);
     __syncthreads();
-    const unsigned *positions = text.positions + (size_t)group * text.capacity;
-    return Scan{layer, text, scratch, alive, positions, group, group * members, members, text.held, -1, 0};
+    const unsigned *positions = text.positions + (text.moves ? (size_t)group * text.capacity : 0);
+    return Scan{layer, text, scratch, alive, positions, group, group * members, members, text.held, 0};
 }
 
 // The row's token joins; the entry that the layer's window has passed leaves.
@@ -146,11 +146,10 @@ __device__ inline int lowest_score(const Scan &scan) {
     return block_lowest(score, oldest, scan.scratch);
 }
 
-// Evicts an entry if there are too many.
+// Evicts entries if there are too many.
 __device__ inline void decide(Scan &scan) {
     const Text &text = scan.text;
-    bool is_last = scan.row + 1 == text.rows && text.newest, is_full = scan.entries > text.limit;
-    scan.victim = -1;
+    bool is_last = scan.row + 1 == text.rows && text.newest, is_full = scan.entries - text.burst >= text.limit;
     if (text.instructions > 0) {
         run_formula(scan, is_last || is_full);
         const float *scores = score_list(text, scan.group);
@@ -158,15 +157,16 @@ __device__ inline void decide(Scan &scan) {
             text.newest[(size_t)scan.group * text.stride + c] = comparable(scores[c]);
     }
     if (!is_full) return;
-    scan.victim = text.priority ? lowest_priority(scan) : lowest_score(scan);
-    if (scan.victim >= 0) {
+    for (int n = 0; n < text.burst; n++) {
+        int victim = text.priority ? lowest_priority(scan) : lowest_score(scan);
+        if (victim < 0) break;
         scan.entries--;
         if (threadIdx.x == 0) {
-            scan.alive[scan.victim] = 0;
-            text.victims[scan.row * text.groups + scan.group] = scan.positions[scan.victim];
+            scan.alive[victim] = 0;
+            text.victims[(scan.row - n) * text.groups + scan.group] = scan.positions[victim];
         }
+        __syncthreads();
     }
-    __syncthreads();
 }
 
 // Lists the columns among the first ones that are free, and the entries behind those, which move there.

@@ -13,7 +13,6 @@ struct Scan {
     int group;
     int first_head, members;
     int entries;            // in the cache now
-    int victim;             // column that the policy evicted in the last step, or -1
     int row;
 
     __device__ int columns() const { return text.held + row + 1; }

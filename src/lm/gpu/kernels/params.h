@@ -56,22 +56,26 @@ struct Text {
     const float *new_queries, *new_keys, *new_values;
     const float *cos, *sin;          // (rows, pairs), at absolute positions
     const float *query_scales;       // (rows)
+    const unsigned *ends;            // where the entries of each key-value head end before column `gap_end`, or null: there
 
     // Made for the block.
     float *queries;                  // rotated and scaled (heads, rows, dim)
     float *logits;                   // then attention, not divided by its sum (heads, rows, stride)
     float *raw_logits;               // logits as they were (heads, rows, stride), if the formula wants them, or null
     float *max, *scale;              // the maximum of each softmax, and 1 / its sum (heads, rows)
+    float *part_scale;               // of a second reading: 1 / the sum over the part that is repeated, what is read and the first entries
     float *mixed;                    // attention times values (heads, rows, dim)
     float *out;                      // the same, divided (rows, heads, dim)
     float *all_logits, *lost;        // (query heads of a key-value head, rows, all_stride) and (rows)
 
     // Decisions.
-    unsigned *positions;             // (groups, capacity), or null where nothing is evicted
+    unsigned *positions;             // (groups, capacity), or null where nothing is evicted; (stride) where nothing leaves
     unsigned char *alive;            // (groups, stride), where it does not fit into shared memory
-    unsigned *moves;                 // columns to fill and the columns of what moves there (groups, 2, moves_stride)
+    unsigned *moves;                 // columns to fill and the columns of what moves there (groups, 2, moves_stride), or null for a
+                                     // prompt that will be cut: nothing leaves, and attention is there already
     unsigned *moved;                 // (groups, 2): survivors, and how many of them move
-    int *victims;                    // (rows, groups): position of what the policy evicts, -1: none, -2 - position: the window
+    int *victims;                    // (rows, groups): position of what the policy evicts, -1: none, -2 - position: the window. What
+                                     // leaves at once with it is in the rows before, of which there are `burst - 1` before the first
     double *priority;                // scores that never change (groups, capacity), or null
     const double *new_priority;      // of the block's tokens (rows, groups)
     double same_priority;            // priorities that differ by less than this share of themselves are equal
@@ -84,10 +88,13 @@ struct Text {
 
     int rows, held, stride, seen;    // seen: tokens read before the block
     int capacity, all_capacity, all_stride, kv_head;
-    int limit, window, keep_first, keep_recent;   // window 0: none
+    int limit, burst, window, keep_first, keep_recent;   // `burst` entries leave at once beyond `limit`; window 0: none
     int groups, instructions, kept_lists, total_lists;
     int result_lists, moves_stride, alive_is_shared;
     int oldest;                      // position of column 0 of an unbounded cache
+    int gap_end;
+    int prompt, part_start, part_end;   // tokens of a prompt that is read again, and columns of the part that is repeated
+    int newest_seen;                 // tokens that a query sees where only their order decides, itself included; 0: all
 };
 
 // What is known of a row of logits, and of that of the full cache.
@@ -104,16 +111,16 @@ struct Scoring {
     int vocab, pad;
 };
 
-// Rows of `width` words; pitches are from one row to the next.
+// `rows` rows of `width` words; pitches are from one row to the next.
 struct Copy {
     const unsigned *from;
     unsigned *to;
-    size_t from_pitch, to_pitch, width;
+    size_t from_pitch, to_pitch, width, rows;
 };
 
 // `params.rs` checks the same numbers.
-static_assert(sizeof(Layer) == 20 && sizeof(Text) == 336 && sizeof(Instruction) == 76 && sizeof(ScoredRow) == 48 &&
-                  sizeof(Scoring) == 32 && sizeof(Copy) == 40,
+static_assert(sizeof(Layer) == 20 && sizeof(Text) == 376 && sizeof(Instruction) == 76 && sizeof(ScoredRow) == 48 &&
+                  sizeof(Scoring) == 32 && sizeof(Copy) == 48,
               "the program has other structs");
 
 // A logit as the model limits it.

@@ -13,8 +13,8 @@ extern "C" __global__ void __launch_bounds__(768) scan(Layer layer, const Text *
     Scan scan = begin_scan(layer, text, (unsigned char *)shared);
     for (; scan.row < text.rows; scan.row++) {
         join(scan);
-        attention_of_row(scan);
+        if (text.moves) attention_of_row(scan);
         decide(scan);
     }
-    end_scan(scan);
+    if (text.moves) end_scan(scan);
 }
