@@ -285,7 +285,7 @@ fn a_model_is_planned_before_its_weights_are_there() {
     let fetched = at(&["fetch", "sweep.yaml", "--without-weights"]).with_code(0);
     assert!(!fetched.stderr.contains("gated"), "{}", fetched.stderr);
     hub.contents.lock().unwrap().is_gated = true;
-    at(&["fetch", "sweep.yaml", "--without-weights"]).with_code(0).says(&["o/n is gated"]);
+    at(&["fetch", "sweep.yaml", "--without-weights"]).with_code(0).says(&["is gated"]);
     assert_eq!(hub.count("model.safetensors"), 0);
     let (heading, described, plan) = planned();
     assert!(heading.contains("not on this machine"), "{heading}");
