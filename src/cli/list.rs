@@ -13,7 +13,7 @@ use crate::eviction::{
     CacheOptions, FORMATS, Policy, SCORES, Schedule, VectorFormat,
     presets::{self, PRESETS},
 };
-use crate::lm::{DeviceChoice, families, tiny_shape};
+use crate::lm::{DeviceChoice, ModelShape, families, tiny_shape};
 use crate::sweep::{BUILT_IN, json_schema};
 use crate::task;
 
@@ -83,7 +83,8 @@ fn policies() -> String {
 
 /// Where attention of each preset is computed beside a GPU, under its own schedule and under others.
 fn on_gpu() -> String {
-    let (shape, mut reasons) = (tiny_shape(), IndexSet::new());
+    // With more layers than any preset leaves alone.
+    let (shape, mut reasons) = (ModelShape::random(ModelShape { layers: 4, ..tiny_shape() }), IndexSet::new());
     let mut place = |policy: Policy, schedule: Option<Schedule>| {
         let policy = Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy };
         let Ok(sized) = policy.at(4096) else { return "-".to_owned() };

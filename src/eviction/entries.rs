@@ -162,6 +162,12 @@ impl CacheEntries {
         Some(self.as_bounded()?.policy)
     }
 
+    /// How many entries the next query of each group attends to; `None` where it attends to all that there are.
+    pub(super) fn selected(&self) -> Option<Vec<usize>> {
+        let bounded = self.as_bounded().filter(|bounded| bounded.policy.selects() && !bounded.awaits_cut)?;
+        Some(bounded.policy.group_sizes(self.heads))
+    }
+
     /// Size that a group is cut back to, or `usize::MAX`.
     pub(super) fn limit(&self, group: usize) -> usize {
         self.as_bounded().map_or(usize::MAX, |bounded| bounded.limits[group])
@@ -259,6 +265,7 @@ impl CacheEntries {
                 let words = [Word::KeyNorm, Word::ValueNorm, Word::ValueNorm2];
                 words.into_iter().any(|word| score.has(word)) || score.calls(Function::Dot)
             }),
+            pages: self.scores().flat_map(Score::pages).collect(),
         }
     }
 

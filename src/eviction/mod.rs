@@ -7,7 +7,7 @@
 //! No file imports one that imports it, not by way of others either. To read them, begin with `policy` and what it is made of (`score` with
 //! `formula` or `custom`, `amount`, `budget`, `schedule`, `settings`), and with what a cache size (`sized_policy`) and `options` make of it. Then a
 //! cache: what a layer gives it (`block`), its `entries`, how it begins (`fork`), how it ranks its entries (`scoring`), evictions over
-//! several heads (`pool`), and the `scan`, which takes a block through all of these.
+//! several heads (`pool`), what queries `select` where none leaves, and the `scan`, which takes a block through all of these.
 
 mod amount;
 mod block;
@@ -31,6 +31,7 @@ mod scan;
 mod schedule;
 mod score;
 mod scoring;
+mod select;
 mod settings;
 mod size;
 mod sized_policy;

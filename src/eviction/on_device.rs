@@ -41,7 +41,9 @@ const WINDOW_AND_CUT: &str = "a window takes entries from a prompt that awaits i
 /// Says what of a policy, its score aside, a device does not do; `None` if it does all. Heads may hold different numbers of entries as long
 /// as none leaves.
 fn leaves_to_host(policy: SizedPolicy) -> Option<&'static str> {
-    if policy.keeps_prompt() {
+    if policy.selects() {
+        Some("each query selects entries")
+    } else if policy.keeps_prompt() {
         Some("the prompt is protected")
     } else if policy.budget.is_by_head() && policy.schedule.every().is_some() {
         Some("heads hold unequal numbers of entries")

@@ -131,6 +131,9 @@ impl LayerEntries<'_> {
             entries.protect_prompt(policy);
             return None;
         }
+        if policy.selects() {
+            return None;
+        }
         let held = entries.held();
         let sizes = policy.group_sizes(entries.heads);
         let excess: Vec<usize> = held.iter().zip(&sizes).map(|(held, size)| held.saturating_sub(*size)).collect();

@@ -33,6 +33,8 @@ pub struct BlockScan<'a> {
     newest: Vec<f32>,
     /// Logits of the layer's attention sinks: (heads), or empty.
     sinks: Vec<f32>,
+    /// How many entries the query of each group selects (groups), where queries do.
+    selected: Option<Vec<usize>>,
     /// Whether the read ends with this block.
     ends_read: bool,
     /// The masks as the queries of all rows saw them (groups, rows, stride), if they are asked for.
@@ -68,7 +70,8 @@ impl<'a> BlockScan<'a> {
             unbounded.cuts.iter_mut().for_each(|cut| cut.join(rows, stride, new));
         }
         let (newest, ends_read, sinks) = (vec![0.0; stride], new.ends_read, new.sinks.to_vec());
-        BlockScan { entries, rows, held, cached, masks, newest, sinks, ends_read, seen: None, victims: Vec::new() }
+        let (selected, seen, victims) = (entries.selected(), None, Vec::new());
+        BlockScan { entries, rows, held, cached, masks, newest, sinks, selected, ends_read, seen, victims }
     }
 
     /// Takes the queries of all rows, for scores that look at the last rows of a prompt only.
@@ -132,27 +135,23 @@ impl<'a> BlockScan<'a> {
         let widths: Vec<usize> = self.held.iter().map(|held| vector::padded(held + row + 1)).collect();
         self.victims.clear();
         self.pass(row, log.as_deref_mut());
-        if let Some(seen) = &mut self.seen {
-            for (group, mask) in self.masks.iter().enumerate() {
-                seen[(group * rows + row) * stride..][..stride].copy_from_slice(mask);
-            }
-        }
+        let excess = self.excess();
+        let decides = excess.iter().any(|excess| *excess > 0);
+        let of_head = |head: usize| (head * rows + row) * stride..(head * rows + row + 1) * stride;
+        let plain =
+            self.selected.as_ref().filter(|_| decides).map(|_| -> Vec<f32> {
+                (0..heads.heads).flat_map(|head| &logits[of_head(head)]).copied().collect()
+            });
         for head in 0..heads.heads {
-            let group = self.entries.group_of(head / heads.per_kv_head());
-            let width = widths[group];
-            let weights = &mut logits[(head * rows + row) * stride..][..stride];
+            let width = widths[self.entries.group_of(head / heads.per_kv_head())];
             for scorer in self.entries.scorers_of_rows().filter(|scorer| scorer.wants_logits()) {
-                scorer.take_logits(head, &weights[..width]);
+                scorer.take_logits(head, &logits[of_head(head)][..width]);
             }
-            let at = head * rows + row;
-            (normaliser.max[at], normaliser.sum[at]) =
-                weigh(weights, &self.masks[group][..width], self.sinks.get(head));
         }
+        self.weigh_row(row, logits, normaliser, &widths);
         let ends_read = self.ends_read && row + 1 == rows;
         let sums = &normaliser.sum;
         let attention = Attention { logits, sums, heads, rows, row, stride, widths: &widths, ends_read };
-        let excess = self.excess();
-        let decides = excess.iter().any(|excess| *excess > 0);
         let mask = |group: usize| &self.masks[group][..self.held[group] + row + 1];
         self.entries.attend(&attention, vectors, decides, mask);
         if let Kind::Unbounded(unbounded) = &mut self.entries.kind {
@@ -167,13 +166,54 @@ impl<'a> BlockScan<'a> {
                 cut.attend(&attention, vectors, false, |_| mask(0));
             }
         }
-        if decides {
-            self.evict(&attention, vectors, excess, log);
+        let Some(plain) = plain else {
+            self.remember_row(row);
+            if decides {
+                self.evict(&attention, vectors, excess, log);
+            }
+            return;
+        };
+        // The query attends again, to what it has selected by its attention to all.
+        let all = self.masks.clone();
+        for (group, excess) in excess.into_iter().enumerate().filter(|(_, excess)| *excess > 0) {
+            let mask = &mut self.masks[group][..self.held[group] + row + 1];
+            self.entries.select((group, excess), mask, (&attention, vectors), &mut self.newest);
+        }
+        for (head, plain) in plain.chunks(stride).enumerate() {
+            logits[of_head(head)].copy_from_slice(plain);
+        }
+        self.weigh_row(row, logits, normaliser, &widths);
+        self.remember_row(row);
+        self.masks = all;
+    }
+
+    /// Makes attention weights of a row's logits, over what its query sees.
+    fn weigh_row(&self, row: usize, logits: &mut [f32], normaliser: &mut Normaliser, widths: &[usize]) {
+        let (rows, stride, heads) = (self.rows, self.stride(), self.entries.heads);
+        for head in 0..heads.heads {
+            let group = self.entries.group_of(head / heads.per_kv_head());
+            let at = head * rows + row;
+            let weights = &mut logits[at * stride..][..stride];
+            (normaliser.max[at], normaliser.sum[at]) =
+                weigh(weights, &self.masks[group][..widths[group]], self.sinks.get(head));
         }
     }
 
-    /// Entries that have to leave each group; of a pool, all of them in the first place.
+    /// Remembers what the query of a row attends to, if that is asked for.
+    fn remember_row(&mut self, row: usize) {
+        let (rows, stride) = (self.rows, self.stride());
+        if let Some(seen) = &mut self.seen {
+            for (group, mask) in self.masks.iter().enumerate() {
+                seen[(group * rows + row) * stride..][..stride].copy_from_slice(mask);
+            }
+        }
+    }
+
+    /// Entries that have to leave each group, or that its query does not attend to; of a pool, all of them in the first place.
     fn excess(&self) -> Vec<usize> {
+        if let Some(selected) = &self.selected {
+            return self.cached.iter().zip(selected).map(|(cached, size)| cached.saturating_sub(*size)).collect();
+        }
         let Some(bounded) = self.entries.as_bounded() else { return vec![0; self.cached.len()] };
         let (limits, burst) = (&bounded.limits, self.entries.burst());
         let of = |cached: usize, limit: usize, burst: usize| {

@@ -37,7 +37,7 @@ impl Policy {
     /// A scope, a schedule or protected entries that the score or the budget cannot have.
     pub fn check_parts(self) -> Result<()> {
         let Policy { score, scope, budget, schedule, .. } = self.canonical();
-        let keeps_prompt = self.keeps_prompt();
+        let (keeps_prompt, selects) = (self.keeps_prompt(), self.selects());
         let looks_ahead = |score: Score| score.has(Word::FutureAttention) || score.has(Word::RereadAttention);
         ensure!(
             !budget.is_by_head() || scope == Scope::Head,
@@ -52,7 +52,7 @@ impl Policy {
             "keep_first: prompt protects the whole prompt, which has no part in a pool of all layers; leave out one of them"
         );
         ensure!(
-            score.block().is_none() || scope == Scope::Layer,
+            selects || score.block().is_none() || scope == Scope::Layer,
             "whole blocks are evicted under its score, which heads would do at different times; its scope must be layer"
         );
         ensure!(
@@ -62,6 +62,23 @@ impl Policy {
         ensure!(
             !(keeps_prompt && schedule.cuts()),
             "keep_first: prompt protects the whole prompt, and the schedule {schedule} cuts it; leave out one of them"
+        );
+        ensure!(
+            selects || score.page().is_none(),
+            "`page_bound` is of pages that are whole, and entries leave them; write it as `select: {{score: ...}}`"
+        );
+        ensure!(
+            !selects || matches!(schedule, Schedule::EVERY_TOKEN | Schedule::Cut),
+            "each query selects what it attends to, and no entry leaves; its schedule must be 1, or cut for the queries after the \
+             prompt alone, not {schedule}"
+        );
+        ensure!(
+            !selects || budget.as_pool().is_none(),
+            "each query selects what it attends to, and no entry leaves a pool; leave out its budget"
+        );
+        ensure!(
+            !(selects && keeps_prompt),
+            "`select` counts protected entries in the size, which a whole prompt exceeds"
         );
         Ok(())
     }
@@ -76,6 +93,8 @@ impl Policy {
         let policy = self.canonical();
         let (keep_first, keep_recent) = policy.check_protected(size)?;
         policy.scores().try_for_each(|score| score.check_size(size))?;
+        let page = score_block(policy);
+        ensure!(page <= size, "a block of {page} entries is selected whole, which a size of {size} cannot hold");
         let keep_first = if policy.keeps_prompt() { FirstTokens::Prompt } else { FirstTokens::tokens(keep_first) };
         let policy = Policy { keep_first, keep_recent: Amount::Tokens(keep_recent), ..policy };
         Ok(SizedPolicy { policy, size, of_cache: size, of_heads: None })
@@ -135,6 +154,9 @@ impl SizedPolicy {
     /// The policy of each layer of a model, with the layer's size; `None` for a layer that is not `bounded`. A budget is divided among the layers
     /// that it bounds. One for another number of layers, which [`Policy::check`] refuses, counts as uniform.
     pub fn of_layers(self, bounded: &[bool]) -> Vec<Option<SizedPolicy>> {
+        let first = self.select_from.unwrap_or(0);
+        let bounded =
+            &bounded.iter().enumerate().map(|(layer, own)| *own && layer >= first).collect::<Vec<_>>()[..];
         let mut sizes = self.budget.sizes(self.size, self.protected()[1], bounded).into_iter();
         let of_layer = |(layer, is_bounded): (usize, &bool)| {
             let size = if *is_bounded { sizes.next()? } else { return None };
@@ -214,11 +236,18 @@ impl SizedPolicy {
 
     /// Entries of a layer of this size between two tokens, at most. A prompt that will be cut is held whole.
     pub fn most(self) -> usize {
-        if self.awaits_prompt() { usize::MAX } else { self.size.saturating_add(self.schedule.buffer()) }
+        if self.awaits_prompt() || self.selects() {
+            usize::MAX
+        } else {
+            self.size.saturating_add(self.schedule.buffer())
+        }
     }
 
     /// Entries of a layer of this size after so many tokens, of which the first are the prompt.
     pub fn entries_after(self, tokens: usize, prompt: usize) -> usize {
+        if self.selects() {
+            return tokens;
+        }
         let (grown, size) = match (self.schedule.cuts(), self.keeps_prompt()) {
             (true, _) if tokens < prompt => return tokens,
             (true, _) => (prompt.min(self.size) + tokens - prompt, self.size),
@@ -228,6 +257,16 @@ impl SizedPolicy {
         match self.schedule.every() {
             Some(every) if grown > size => size + (grown - size) % every,
             _ => grown,
+        }
+    }
+
+    /// Entries of a layer of this size that the next query attends to after so many tokens, of which the first are the prompt, and pages of
+    /// others whose bounds are read to choose them.
+    pub fn read_after(self, tokens: usize, prompt: usize) -> (usize, usize) {
+        match self.score.page() {
+            _ if !self.selects() => (self.entries_after(tokens, prompt), 0),
+            Some(page) if tokens > self.size => (self.size, tokens.div_ceil(page)),
+            _ => (tokens.min(self.size), 0),
         }
     }
 
@@ -245,6 +284,11 @@ impl SizedPolicy {
         let policy = Policy { keep_first, keep_recent, budget, schedule: Schedule::Cut, ..*self };
         SizedPolicy { policy, size: 1, of_cache, of_heads: None }
     }
+}
+
+/// The entries of a block, if queries select whole blocks; otherwise 0.
+fn score_block(policy: Policy) -> usize {
+    policy.score.block().filter(|_| policy.selects()).unwrap_or(0)
 }
 
 impl LocalLayers {

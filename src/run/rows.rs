@@ -25,6 +25,7 @@ pub(super) fn measured(
         commit: option_env!("TOVA_BENCH_COMMIT").map(Text::from),
         seconds: result.seconds,
         held_bytes: result.memory.map(|memory| memory.held),
+        read_bytes: result.memory.map(|memory| memory.read),
         peak_bytes: result.memory.map(|memory| memory.peak),
         allocated_bytes: result.allocated_bytes,
         date: date(),
@@ -143,6 +144,7 @@ fn placed(
         },
         budget: policy.filter(|policy| policy.budget != Budget::Uniform).map(|p| p.budget.to_string().into()),
         definition: policy.map(|policy| policy.definition().into()),
+        select_from: policy.and_then(|policy| Some(policy.select_from? as u32)),
         schedule: policy.map(|_| cell.cache.rule.schedule().to_string().into()),
         positions: cell.cache.options.positions.name().into(),
         local_layers: policy

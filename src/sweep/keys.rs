@@ -171,14 +171,21 @@ impl<'de> Deserialize<'de> for ModelYaml {
     }
 }
 
-/// A policy: when the cache exceeds its size, the entry with the lowest score is evicted.
+/// A policy: when the cache exceeds its size, the entry with the lowest score is evicted; or nothing leaves, and each query selects what it
+/// attends to.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{"required": ["score"]}, {"required": ["select"]}]))]
 pub(super) struct PolicyYaml {
     /// What ranks the entries of a full cache: a name, or a formula such as "ema(attention, 0.95)". The entry with the lowest
     /// score is evicted.
+    #[serde(default)]
     #[schemars(schema_with = "names::scores")]
-    pub score: Spanned<String>,
+    pub score: Option<Spanned<String>>,
+    /// In place of a score: no entry leaves, and each query attends to as many as the cache size, to the protected ones and to those with
+    /// the highest scores.
+    #[serde(default)]
+    pub select: Option<SelectYaml>,
     /// How the values of the query heads of a decision become one.
     #[serde(default)]
     #[schemars(schema_with = "names::pools")]
@@ -206,6 +213,18 @@ pub(super) struct PolicyYaml {
     /// layer has the same size.
     #[schemars(extend("default" = null))]
     pub budget: Option<Spanned<BudgetYaml>>,
+}
+
+/// What a query attends to among all entries.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SelectYaml {
+    /// What ranks the entries for a query: a name, or a formula such as "logit". In it, `attention` is that to all entries.
+    #[schemars(schema_with = "names::scores")]
+    pub score: Spanned<String>,
+    /// The first layer whose queries select; in those before it they attend to all entries.
+    #[serde(default)]
+    pub from_layer: usize,
 }
 
 /// How layers or heads share their entries: `pyramid`, `layers`, `pool` or `heads`.

@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 
-use super::keys::{BudgetYaml, HeadsYaml, PolicyYaml, ShareYaml};
+use super::keys::{BudgetYaml, HeadsYaml, PolicyYaml, SelectYaml, ShareYaml};
 use super::schema::names::fixed_policies;
 use crate::eviction::formula::{Formula, Pool};
 use crate::eviction::{
@@ -19,7 +19,17 @@ pub(super) fn definitions(
     let mut defined = Vec::new();
     for (Spanned { value: name, referenced, .. }, shape) in define {
         check_name(&name, referenced)?;
-        let PolicyYaml { score, pool: of_heads, scope, keep_first, keep_recent, schedule, budget, format } = shape;
+        let PolicyYaml { score, select, pool: of_heads, scope, keep_first, keep_recent, schedule, budget, format } =
+            shape;
+        let (score, select_from) = match (score, select) {
+            (Some(score), None) => (score, None),
+            (None, Some(SelectYaml { score, from_layer })) => (score, Some(from_layer)),
+            _ => {
+                let message = format!("`{name}` needs one of `score` and `select`");
+                let hint = "write `score: FORMULA` if entries leave, and `select: {score: FORMULA}` if each query selects";
+                return yaml::refuse(referenced, message, hint);
+            }
+        };
         let score = match Score::new(&score.value, of_heads) {
             Ok(score) => score,
             Err(error) => {
@@ -29,7 +39,7 @@ pub(super) fn definitions(
         };
         let budget = budget.map(|budget| budget_of(budget, of_heads)).transpose()?.unwrap_or_default();
         let schedule = schedule.or(of_sweep).unwrap_or_default();
-        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
+        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from };
         defined.push(DefinedPolicy { name, policy, format });
     }
     Ok(defined)

@@ -383,7 +383,14 @@ fn vectors_of<'a>(tables: &'a Tables, shape: &'a AttentionShape<'a>, is_long: bo
         Keys::Absolute(keys) => (CachedKeys::Absolute(keys), values_of(keys, values)),
         Keys::Rerotated(keys) => (CachedKeys::Rerotated(keys), values),
     };
-    Some(BlockVectors { shape, keys, values, queries: &[], frequencies: shape.rope.frequencies(is_long) })
+    Some(BlockVectors {
+        shape,
+        keys,
+        values,
+        queries: &[],
+        frequencies: shape.rope.frequencies(is_long),
+        pages: &[],
+    })
 }
 
 /// The rooms of a layer's key-value heads, with a block. They grow where nothing leaves any more.

@@ -19,7 +19,7 @@ use crate::lm::arithmetic::not_negative;
 use crate::lm::arithmetic::product::{Right, product};
 use crate::lm::arithmetic::rows::on_host;
 use crate::lm::cache::attention_shape::AttentionShape;
-use crate::lm::cache::block_vectors::{BlockVectors, CachedKeys};
+use crate::lm::cache::block_vectors::{BlockVectors, CachedKeys, PageBounds};
 use crate::lm::cache::layer_cache::{HostTables, Keys, LayerCache, Tables};
 use crate::lm::cache::rerotation::RerotatedKeys;
 use crate::lm::cache::rope::{Angles, Frequencies, rotate_head};
@@ -281,6 +281,7 @@ impl<'a> Projections<'a> {
         if !values.is_empty() {
             values.put(&held, self.new.values);
         }
+        let pages = entries.wants().pages;
         let mut scan = entries.begin(rows, &self.new);
         if self.shape.is_shared {
             scan.remember_masks();
@@ -301,11 +302,14 @@ impl<'a> Projections<'a> {
                         keys.put_by_head(&held, &new);
                     }
                 }
+                let pages = pages.into_iter().map(|page| PageBounds::new(page, keys, &columns, dim, queries));
+                let pages: Vec<PageBounds> = pages.collect();
                 keys.turn(queries);
                 scan.keep_queries(&self.queries(queries, &self.scales(position)));
                 self.logits_of_all(queries, keys, (&columns, stride), logits);
                 let clock = Instant::now();
                 let vectors = self.vectors(CachedKeys::Absolute(keys), values_of(keys, values), frequencies);
+                let vectors = BlockVectors { pages: &pages, ..vectors };
                 for row in 0..rows {
                     scan.step(row, logits, &mut scratch.normaliser, &vectors, log.as_deref_mut());
                 }
@@ -419,7 +423,7 @@ impl<'a> Projections<'a> {
     /// Vectors of the block's columns and rows, as scores read them.
     fn vectors(&self, keys: CachedKeys<'a>, values: &'a Store, frequencies: &'a Frequencies) -> BlockVectors<'a> {
         let (shape, queries) = (self.shape, self.new.queries);
-        BlockVectors { shape, keys, values, queries, frequencies }
+        BlockVectors { shape, keys, values, queries, frequencies, pages: &[] }
     }
 
     /// Number of key-value heads per task of a thread, so that a task is worth waking a thread.
