@@ -118,7 +118,7 @@ fn on_gpu() -> String {
 
 fn scores() -> String {
     let mut text = String::from(
-        "A policy is {score, scope: layer | head, keep_first, keep_recent, pool: mean | max}. A score is one of these names\n\n",
+        "A policy is {score, scope: layer | head | model, keep_first, keep_recent, pool: mean | max}. A score is one of these names\n\n",
     );
     for score in SCORES {
         text += &format!("  {:<22} {:<16} {}\n", score.name, score.value, score.meaning);
@@ -252,7 +252,12 @@ mod tests {
             Ok(budget) => format!("; `budget: {budget}`"),
             Err(_) => "; `budget: {heads: ./full_attention_heads.tsv, full: 50%}`".to_owned(),
         };
-        format!("| `{name}` | {summary} | `{score}`{budget} | {scope} | {protected} | {schedule} |")
+        let select = match preset.select_from {
+            None => String::new(),
+            Some(0) => "; `select`".to_owned(),
+            Some(from) => format!("; `select: {{from_layer: {from}}}`"),
+        };
+        format!("| `{name}` | {summary} | `{score}`{select}{budget} | {scope} | {protected} | {schedule} |")
     }
 
     #[test]

@@ -254,7 +254,7 @@ impl Bounded {
             score_count: ScoreCount::default(),
             salt,
         };
-        if policy.budget.pools_model() {
+        if policy.evicts_together() {
             bounded.evict_together();
         }
         bounded

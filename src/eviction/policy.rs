@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::amount::{Amount, FirstTokens};
 use super::budget::{Budget, BudgetPool};
+use super::deciding::DecidingLayers;
 use super::formula::{Pool, Word};
 use super::method::Method;
 use super::schedule::Schedule;
@@ -36,6 +37,8 @@ pub struct Policy {
     /// The first layer in which no entry leaves, and each query attends to as many as the size says: the protected ones, and of the
     /// others those with the highest scores. In earlier layers queries attend to all. `None` where entries leave.
     pub select_from: Option<usize>,
+    /// The layers whose scores decide, under [`Scope::Model`]; `None` where all do.
+    pub layers: Option<DecidingLayers>,
 }
 
 impl Policy {
@@ -47,6 +50,22 @@ impl Policy {
     /// Whether no entry leaves, and each query selects those that it attends to.
     pub fn selects(self) -> bool {
         self.select_from.is_some()
+    }
+
+    /// Whether the first layer alone decides for all.
+    pub(super) fn is_led(self) -> bool {
+        self.scope == Scope::Model && self.layers.is_some_and(DecidingLayers::is_first_alone)
+    }
+
+    /// Whether entries leave all layers when a token has gone through them.
+    pub fn evicts_together(self) -> bool {
+        self.budget.pools_model() || (self.scope == Scope::Model && !self.is_led())
+    }
+
+    /// The scope as rows and definitions have it: `head`, `model`, or `model first,last` with the layers that decide.
+    pub fn scope_text(self) -> String {
+        let layers = self.layers.map_or_else(String::new, |layers| format!(" {layers}"));
+        format!("{}{layers}", self.scope.name())
     }
 
     /// Whether no token of the prompt leaves.
@@ -64,7 +83,9 @@ impl Policy {
             (Method::Order, Budget::Pyramid(_)) => Policy { scope: Scope::Layer, ..self },
             (Method::Order, Budget::Pool(BudgetPool { score: Some(_), .. })) => self,
             (Method::Order, budget) if budget.is_by_head() => Policy { keep_recent: Amount::Tokens(0), ..self },
-            (Method::Order, _) => Policy { scope: Scope::Layer, keep_recent: Amount::Tokens(0), ..self },
+            (Method::Order, _) => {
+                Policy { scope: Scope::Layer, keep_recent: Amount::Tokens(0), layers: None, ..self }
+            }
             _ => self,
         }
     }
@@ -80,7 +101,9 @@ impl Policy {
     /// # Errors
     /// Schedules other than `1` and `cut+1`, `keep_first: prompt`, a score that reads the prompt again, and one that bounds pages.
     pub fn check_windows(self) -> Result<()> {
-        let because = if self.score.page().is_some() {
+        let because = if self.scope == Scope::Model {
+            "and one decision is for all layers, which hold the same entries".to_owned()
+        } else if self.score.page().is_some() {
             "whose first page it may pass in part".to_owned()
         } else if self.selects() {
             return Ok(());
@@ -104,8 +127,8 @@ impl Policy {
     /// `score=ema(attention, 0.9) scope=head keep_first=2 keep_recent=10% budget=pyramid 20 schedule=1`. Its score has the name of today.
     /// Where queries select, ` select_from=0` follows.
     pub fn definition(self) -> String {
-        let Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from } = self.canonical();
-        let (score, scope) = (score.name(), scope.name());
+        let Policy { score, keep_first, keep_recent, budget, schedule, select_from, .. } = self.canonical();
+        let (score, scope) = (score.name(), self.canonical().scope_text());
         let select = select_from.map_or_else(String::new, |from| format!(" select_from={from}"));
         format!(
             "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} budget={budget} \
@@ -133,9 +156,11 @@ impl FromStr for Policy {
         let budget = value(" budget=")?.parse()?;
         let keep_recent = value(" keep_recent=")?.parse()?;
         let keep_first = value(" keep_first=")?.parse()?;
-        let scope = value(" scope=")?.parse()?;
+        let scope = value(" scope=")?;
+        let (scope, layers) = scope.split_once(' ').map_or((scope, None), |(scope, layers)| (scope, Some(layers)));
+        let (scope, layers) = (scope.parse()?, layers.map(str::parse).transpose()?);
         let score = Score::new(value("score=")?, Pool::Mean)?;
-        Ok(Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from })
+        Ok(Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from, layers })
     }
 }
 

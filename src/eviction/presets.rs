@@ -61,7 +61,7 @@ impl Preset {
         let score = Score::new(self.score, Pool::Mean)?;
         let budget = self.budget()?;
         let Preset { scope, keep_first, keep_recent, schedule, select_from, .. } = *self;
-        Ok(Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from })
+        Ok(Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from, layers: None })
     }
 
     /// # Errors

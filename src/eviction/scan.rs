@@ -8,7 +8,7 @@
 //! end of its block.
 
 use super::block::{Attention, NewEntries, Queries, Vectors, weigh};
-use super::entries::{CacheEntries, Eviction, Kind};
+use super::entries::{CacheEntries, Eviction, Kind, Led};
 use super::pool::Living;
 use crate::vector;
 
@@ -35,6 +35,8 @@ pub struct BlockScan<'a> {
     sinks: Vec<f32>,
     /// How many entries the query of each group selects (groups), where queries do.
     selected: Option<Vec<usize>>,
+    /// What the first layer has evicted, where that decides for this one too; of the first layer itself, what it evicts.
+    led: Option<(Led, Vec<Eviction>)>,
     /// Whether the read ends with this block.
     ends_read: bool,
     /// The masks as the queries of all rows saw them (groups, rows, stride), if they are asked for.
@@ -71,7 +73,8 @@ impl<'a> BlockScan<'a> {
         }
         let (newest, ends_read, sinks) = (vec![0.0; stride], new.ends_read, new.sinks.to_vec());
         let (selected, seen, victims) = (entries.selected(), None, Vec::new());
-        BlockScan { entries, rows, held, cached, masks, newest, sinks, selected, ends_read, seen, victims }
+        let led = entries.leads_or_follows().map(|led| (led, Vec::new()));
+        BlockScan { entries, rows, held, cached, masks, newest, sinks, selected, led, ends_read, seen, victims }
     }
 
     /// Takes the queries of all rows, for scores that look at the last rows of a prompt only.
@@ -82,6 +85,19 @@ impl<'a> BlockScan<'a> {
     /// Remembers what the query of each row attends to.
     pub fn remember_masks(&mut self) {
         self.seen = Some(vec![f32::NEG_INFINITY; self.masks.len() * self.rows * self.stride()]);
+    }
+
+    /// Gives the scan what the first layer has evicted in this read, where that decides for all.
+    pub fn follow(&mut self, decided: &[Eviction]) {
+        let steps = self.entries.seen as u32..(self.entries.seen + self.rows) as u32;
+        if let Some((Led::Follows, own)) = &mut self.led {
+            own.extend(decided.iter().filter(|eviction| steps.contains(&eviction.step)));
+        }
+    }
+
+    /// What the first layer has evicted in this block, where that decides for all.
+    pub fn take_decided(&mut self) -> Vec<Eviction> {
+        self.led.take().filter(|(led, _)| *led == Led::Leads).map_or_else(Vec::new, |(_, decided)| decided)
     }
 
     /// 0 for columns that the query of a row attended to, -inf for others: (groups, rows, stride)
@@ -254,12 +270,19 @@ impl<'a> BlockScan<'a> {
         excess: Vec<usize>,
         log: Option<&mut Vec<Eviction>>,
     ) {
-        let BlockScan { entries, held, cached, masks, newest, victims, .. } = self;
+        let BlockScan { entries, held, cached, masks, newest, victims, led, .. } = self;
         let Some(policy) = entries.policy() else { return };
         let step = (entries.seen + attention.row) as u32;
         let columns: Vec<usize> = held.iter().map(|held| held + attention.row + 1).collect();
         let sources = (attention, vectors);
-        if let Some(pool) = policy.budget.as_pool() {
+        if let Some((Led::Follows, decided)) = led {
+            let positions = &entries.groups[0].positions;
+            let left = decided.iter().filter(|eviction| eviction.step == step);
+            let left = left.filter_map(|eviction| positions.binary_search(&eviction.victim).ok());
+            victims.extend(left.map(|column| (0, column)));
+            victims.iter().for_each(|(_, column)| masks[0][*column] = f32::NEG_INFINITY);
+            cached[0] -= victims.len();
+        } else if let Some(pool) = policy.budget.as_pool() {
             let living = Living { masks, cached, columns: &columns };
             entries.evict_from_pool(policy, pool, excess[0], living, sources, victims);
         } else {
@@ -272,11 +295,15 @@ impl<'a> BlockScan<'a> {
             }
             victims.iter().for_each(|(group, _)| cached[*group] -= 1);
         }
+        let evictions = victims.iter().map(|(group, victim)| {
+            let victim = entries.groups[*group].positions[*victim];
+            Eviction { step, group: *group as u32, victim }
+        });
+        if let Some((Led::Leads, decided)) = led {
+            decided.extend(evictions.clone());
+        }
         if let Some(log) = log {
-            log.extend(victims.iter().map(|(group, victim)| {
-                let victim = entries.groups[*group].positions[*victim];
-                Eviction { step, group: *group as u32, victim }
-            }));
+            log.extend(evictions);
         }
     }
 

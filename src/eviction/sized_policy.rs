@@ -52,7 +52,7 @@ impl Policy {
             "keep_first: prompt protects the whole prompt, which has no part in a pool of all layers; leave out one of them"
         );
         ensure!(
-            selects || score.block().is_none() || scope == Scope::Layer,
+            selects || score.block().is_none() || scope != Scope::Head,
             "whole blocks are evicted under its score, which heads would do at different times; its scope must be layer"
         );
         ensure!(
@@ -62,6 +62,16 @@ impl Policy {
         ensure!(
             !(keeps_prompt && schedule.cuts()),
             "keep_first: prompt protects the whole prompt, and the schedule {schedule} cuts it; leave out one of them"
+        );
+        let of_model = scope == Scope::Model;
+        ensure!(
+            !of_model || (budget == Budget::Uniform && !keeps_prompt && !selects),
+            "one decision is for all layers, which hold the same entries; leave out its budget, keep_first: prompt and `select`, or \
+             choose another scope"
+        );
+        ensure!(
+            of_model || self.layers.is_none(),
+            "`layers` says which layers decide for all; its scope must be model"
         );
         ensure!(
             selects || score.page().is_none(),
@@ -196,7 +206,7 @@ impl SizedPolicy {
     pub(super) fn group_sizes(self, heads: Heads) -> Vec<usize> {
         match self.scope {
             Scope::Head => self.head_sizes(heads.kv_heads),
-            Scope::Layer => vec![self.size],
+            Scope::Layer | Scope::Model => vec![self.size],
         }
     }
 
@@ -216,6 +226,14 @@ impl SizedPolicy {
     /// A budget for another number of layers or heads, or a layer or head too small for what is protected.
     pub fn check(self, bounded: &[bool], kv_heads: usize) -> Result<()> {
         self.budget.check(bounded.len(), kv_heads)?;
+        for layer in self.layers.into_iter().flat_map(|layers| layers.of(bounded.len())) {
+            ensure!(
+                bounded.get(layer).is_some_and(|is_bounded| *is_bounded),
+                "its layer {layer} cannot decide for all: the model has the layers 0 to {} with a cache, and none that its window alone \
+                 bounds decides",
+                bounded.len() - 1
+            );
+        }
         for (layer, own) in self.of_layers(bounded).into_iter().enumerate() {
             for size in own.map_or(Vec::new(), |own| own.head_sizes(kv_heads)) {
                 if let Err(error) = self.check_protected(size) {

@@ -132,7 +132,7 @@ fn placed(
         model_revision: model_task.revision.to_string().into(),
         policy: cell.policy.as_str().into(),
         score: policy.map(|policy| policy.score.name().into()),
-        scope: policy.map(|policy| policy.scope.name().into()),
+        scope: policy.map(|policy| policy.scope_text().into()),
         keep_first: policy.map_or(0, |policy| policy.keep_first.of(size.unwrap_or_default()) as u32),
         keep_recent: policy.map_or(0, |policy| policy.keep_recent.of(size.unwrap_or_default()) as u32),
         cache_size: size.map(|size| size as u32),

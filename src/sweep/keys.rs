@@ -17,8 +17,8 @@ use serde_json::json;
 use super::schema::names;
 use crate::eviction::formula::Pool;
 use crate::eviction::{
-    Amount, Budget, CacheFormat, CacheSize, FirstTokens, LocalLayers, MemorySize, PoolOver, Positions, Schedule,
-    Scope,
+    Amount, Budget, CacheFormat, CacheSize, DecidingLayer, FirstTokens, LocalLayers, MemorySize, PoolOver,
+    Positions, Schedule, Scope,
 };
 use crate::lm::{Arithmetic, RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
@@ -193,6 +193,10 @@ pub(super) struct PolicyYaml {
     /// Which heads decide together.
     #[schemars(schema_with = "names::scopes")]
     pub scope: Scope,
+    /// With the scope `model`: the layers whose scores decide for all, `first`, `last` or numbers from 0; by default the mean of all layers.
+    #[serde(default)]
+    #[schemars(schema_with = "names::deciding_layers")]
+    pub layers: Option<Spanned<Vec<DecidingLayer>>>,
     /// The first tokens of a text that are never evicted: tokens such as 4, a whole percentage of the cache size such as "10%", or
     /// `prompt`: none of its tokens leaves, and the cache size is that of what follows it.
     #[serde(default)]

@@ -57,6 +57,8 @@ struct Defined {
     budget: Option<BudgetJson>,
     /// The first layer whose queries select.
     select_from: Option<usize>,
+    /// The layers that decide for all.
+    layers: Option<Vec<serde_json::Value>>,
 }
 
 /// As sweeps spell it.
@@ -82,7 +84,7 @@ fn preset_in(folder: &Path, name: &str) -> Option<Policy> {
     let Preset { scope, keep_first, keep_recent, schedule, select_from, .. } = *preset;
     let budget = preset.budget().unwrap();
     let score = score_in(folder, preset.score, Pool::Mean);
-    Some(Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from })
+    Some(Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from, layers: None })
 }
 
 impl Defined {
@@ -113,6 +115,11 @@ impl Defined {
             budget,
             schedule: Schedule::default(),
             select_from: self.select_from,
+            layers: self.layers.as_ref().map(|layers| {
+                let names =
+                    layers.iter().map(|layer| layer.as_str().map_or_else(|| layer.to_string(), str::to_owned));
+                names.collect::<Vec<_>>().join(",").parse().unwrap()
+            }),
         }
     }
 }
@@ -192,7 +199,8 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
                 assert!(difference < TOLERANCE, "{name}: NLL of token {t} is {got}, not {want}");
                 worst = worst.max(difference);
             }
-            let all = || survivors.iter().map(|layer| vec![(0..tokens.len() as u32).collect(); layer.len()]).collect();
+            let all =
+                || survivors.iter().map(|layer| vec![(0..tokens.len() as u32).collect(); layer.len()]).collect();
             let expected: Vec<Vec<Vec<u32>>> = case.survivors.clone().unwrap_or_else(all);
             assert_eq!(survivors.len(), expected.len(), "{name}: layers");
             for (layer, (got, want)) in survivors.iter().zip(&expected).enumerate() {
@@ -314,6 +322,12 @@ fn scores() {
 #[test]
 fn selection() {
     check_policies("selection", 18);
+}
+
+/// One decision for all layers, against the same definition.
+#[test]
+fn deciding() {
+    check_policies("deciding", 16);
 }
 
 /// What NVIDIA/kvpress 0.5.5 keeps of a prompt, or while it decodes, and how likely the tokens after the prompt are then.

@@ -1,6 +1,7 @@
 //! The scan against the definition, on generated logits. A layer's logits don't depend on its evictions, so no
 //! model is needed.
 
+mod deciding;
 mod definition;
 mod select;
 
@@ -293,7 +294,19 @@ fn policies() -> impl Strategy<Value = (Policy, usize)> {
             let keep_recent = Amount::Tokens(recent.min(size - keep_first));
             let keep_first = FirstTokens::tokens(keep_first);
             let (budget, schedule) = (Budget::Uniform, Schedule::default());
-            (Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from: None }, size)
+            (
+                Policy {
+                    score,
+                    scope,
+                    keep_first,
+                    keep_recent,
+                    budget,
+                    schedule,
+                    select_from: None,
+                    layers: None,
+                },
+                size,
+            )
         })
     })
 }
@@ -620,7 +633,7 @@ proptest! {
         let expr = formula::parse::parse(&written).unwrap();
         let SizedPolicy { policy: Policy { scope, keep_first, keep_recent, .. }, size, .. } = case.policy;
         let (budget, schedule) = (Budget::Uniform, Schedule::default());
-        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from: None };
+        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from: None, layers: None };
         prop_assume!(!max || !written.contains("pooled("));
         let tokens = case.tokens.min(30);
         // Whole blocks leave all heads at once.
@@ -731,7 +744,7 @@ fn plain_case(tokens: usize) -> Case {
 fn policy_of(score: Score, keep_recent: usize) -> Policy {
     let (keep_first, keep_recent) = (FirstTokens::default(), Amount::Tokens(keep_recent));
     let (scope, budget, schedule) = (Scope::Layer, Budget::Uniform, Schedule::default());
-    Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from: None }
+    Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from: None, layers: None }
 }
 
 /// The entries that leave a cache of so many, one by one.

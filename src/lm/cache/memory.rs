@@ -18,8 +18,8 @@ use super::plan::{MemoryPlan, salt};
 use super::scratch::{ReadStats, Scratch};
 use super::store::{Store, values_of};
 use crate::eviction::{
-    BudgetPool, CacheEntries, Eviction, LayerEntries, PoolOver, RecordedAttention, ScoreCount, SizedPolicy,
-    Vectors, evict_together,
+    CacheEntries, Eviction, LayerEntries, PoolOver, RecordedAttention, ScoreCount, SizedPolicy, Vectors,
+    evict_together,
 };
 use crate::lm::gpu::cache::CutTables;
 use crate::lm::shape::caches::BLOCK;
@@ -290,10 +290,9 @@ impl Memory {
         }
     }
 
-    /// The layers that share their entries with others.
+    /// The layers whose entries leave when those of others do.
     fn pooled(&self) -> impl Iterator<Item = &LayerCache> {
-        let shares = |pool: BudgetPool| pool.over == PoolOver::Model;
-        self.layers.iter().filter(move |layer| layer.entries.pool().is_some_and(shares))
+        self.layers.iter().filter(|layer| layer.entries.joins_others())
     }
 
     /// Tokens that can be read before states have to be kept for a fork that starts there.

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use super::decoder::Layer;
 use super::parts::{Part, Reading};
-use crate::eviction::{BlockScan, CacheEntries, Eviction, Heads, NewEntries, Normaliser, Queries, Wanted};
+use crate::eviction::{BlockScan, CacheEntries, Eviction, Heads, Led, NewEntries, Normaliser, Queries, Wanted};
 use crate::lm::arithmetic::not_negative;
 use crate::lm::arithmetic::product::{Right, product};
 use crate::lm::arithmetic::rows::on_host;
@@ -224,6 +224,9 @@ impl<'a> Projections<'a> {
         if self.shape.is_shared {
             scratch.shared.insert(self.shape.cache, Vec::new());
         }
+        if entries.leads_or_follows() == Some(Led::Leads) {
+            scratch.decided.clear();
+        }
         let mut start = 0;
         while start < rows {
             // Now all that leaves after the token before has left, also where layers evict together or a prompt was cut.
@@ -286,6 +289,7 @@ impl<'a> Projections<'a> {
         if self.shape.is_shared {
             scan.remember_masks();
         }
+        scan.follow(&scratch.decided);
         let values = &*values;
         let logits = sized(&mut scratch.logits, heads * rows * stride);
         let queries = sized(&mut scratch.queries, heads * rows * dim);
@@ -337,6 +341,7 @@ impl<'a> Projections<'a> {
             Keys::Rerotated(_) => values,
         };
         self.mix((logits, stride, &scratch.normaliser), (values, &columns), (mixed, out));
+        scratch.decided.extend(scan.take_decided());
         let kept = scan.finish();
         if let (Some(lost), Some(all_keys)) = (lost, all_keys) {
             let seen = entries.seen;

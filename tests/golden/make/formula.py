@@ -223,9 +223,10 @@ def pool(x, how):
     return x.mean(1) if how == "mean" else x.max(1)
 
 
-def policy(text, scope, size, pool="mean", keep_first=0, keep_recent=0, schedule="1", budget=None, select_from=None):
+def policy(text, scope, size, pool="mean", keep_first=0, keep_recent=0, schedule="1", budget=None, select_from=None,
+           layers=None):
     rule = Formula(text, size, pool)
-    return Policy(rule, scope, size, pool, keep_first, keep_recent, rule.block, schedule, budget, select_from)
+    return Policy(rule, scope, size, pool, keep_first, keep_recent, rule.block, schedule, budget, select_from, layers)
 
 
 def of_preset(name, size):

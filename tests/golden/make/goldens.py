@@ -12,6 +12,7 @@
     python3 tests/golden/make/goldens.py budgets    (numpy) make tests/golden/budgets again in the same way: heads with different numbers of entries
     python3 tests/golden/make/goldens.py selection  (numpy) make tests/golden/selection again in the same way: queries that select, where nothing
                                           leaves
+    python3 tests/golden/make/goldens.py deciding   (numpy) make tests/golden/deciding again in the same way: one decision for all layers
     python3 tests/golden/make/goldens.py matrix PROGRAM [CHECKPOINT ...]  (numpy) every preset under every schedule, scope, kind of positions, at
         two sizes and two shares, by the oracle and by the program; fails where decisions that rounding cannot change differ
     python3 tests/golden/make/goldens.py check      (numpy) recompute every case of tests/golden with the oracle, or of those folders of it that
@@ -368,6 +369,36 @@ def selection_cases():
         yield case, rule and same(*rule, scope, pool, first, recent, select_from=select_from)
 
 
+# One decision for all layers. Formula, pool, keep_first, keep_recent, size, schedule, positions, the layers that decide (None: all)
+DECIDING = [
+    ("attention", "mean", 0, 0, 37, "1", "absolute", None),
+    ("attention", "max", 4, 1, 37, "8", "slot", None),
+    ("attention", "mean", 0, 0, 37, "1", "absolute", ["first"]),
+    ("attention", "mean", 0, 0, 30, "8", "slot", ["first"]),
+    ("attention", "mean", 2, 4, 37, "cut+1", "absolute", ["first"]),
+    ("attention", "mean", 0, 0, 37, "1", "slot", ["last"]),
+    ("attention", "mean", 0, 0, 60, "cut", "absolute", ["last"]),
+    ("sum(attention)", "mean", 0, "50%", 37, "1", "absolute", None),
+    ("sum(attention)", "mean", 0, "50%", 40, "cut", "absolute", ["first", "last"]),
+    ("sum(attention)", "mean", 1, 8, 37, "1", "squeezed", ["first"]),
+    ("ema(attention, 0.9) * value_norm", "mean", 0, 4, 37, "8", "absolute", [1]),
+    ("ema(attention, 0.9) * value_norm", "mean", 0, 4, 37, "1", "absolute", ["first"]),
+    (SNAP16, "mean", 0, 16, 60, "cut+16", "absolute", None),
+    ("logit - 0.01 * key_norm", "max", 0, 4, 37, "cut+1", "absolute", None),
+    ("random", "mean", 0, 0, 37, "cut+16", "absolute", None),
+    ("position", "mean", 4, 0, 37, "8", "absolute", ["last"]),
+    ("block(mean(attention), 5)", "mean", 0, 4, 40, "8", "absolute", None),
+    ("block(mean(attention), 5)", "mean", 0, 4, 40, "1", "absolute", ["first"]),
+]
+
+
+def deciding_cases():
+    for score, pool, first, recent, size, schedule, positions, layers in DECIDING:
+        case = dict(score=score, scope="model", pool=pool, keep_first=first, keep_recent=recent)
+        case |= (dict(layers=layers) if layers else {}) | dict(size=size, positions=positions, schedule=schedule)
+        yield case | (dict(prompt=SCORES_PROMPT) if "cut" in schedule else {}), None
+
+
 # Budgets of heads. Formula, keep_first, keep_recent, size, and the rule that must decide the same
 SNAP8 = "smooth(window(attention, 8), 5)"
 CRITICAL8 = f"if(rank(-pooled({SNAP8})) < (size - 1) / 2 - 8, 1e9, (pooled({SNAP8}) / 8 + 0.0001) * projected_value_norm)"
@@ -484,7 +515,7 @@ def policy_of(case):
     if "policy" in case:
         return case["policy"]
     return formula.policy(case["score"], case["scope"], case["size"], case["pool"], case["keep_first"], case["keep_recent"],
-                          select_from=case.get("select_from"))
+                          select_from=case.get("select_from"), layers=case.get("layers"))
 
 
 # Relative changes of every weight that no decision may turn on; an f32 engine's rounding is a tenth of it.
@@ -637,6 +668,11 @@ def selection():
     policies(selection_cases, "selection", seed=46, length=SELECTION_TEXT, jitters=[], narrow=SELECTION_NARROW)
 
 
+def deciding():
+    """One decision for all layers."""
+    policies(deciding_cases, "deciding", seed=47, length=200, jitters=[JITTER])
+
+
 def checkpoint_of(folder):
     other = folder / "checkpoint"
     return ROOT / other.read_text().strip() if other.exists() else folder
@@ -722,5 +758,5 @@ def torch_full():
 
 if __name__ == "__main__":
     commands = {"make": make, "long": long, "policies": policies, "yardsticks": yardsticks, "schedules": schedules, "scores": scores,
-                "budgets": budgets, "selection": selection, "matrix": matrix, "check": check, "written": written, "torch": torch_full}
+                "budgets": budgets, "selection": selection, "deciding": deciding, "matrix": matrix, "check": check, "written": written, "torch": torch_full}
     commands[sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)]()

@@ -74,6 +74,9 @@ Selection, where a policy has `select_from`: nothing leaves. In layers from that
 cut those after the prompt alone: without those that would leave by the scores of its own step, in which attention is that to all entries.
 In other layers, and with a cut in the prompt, it attends to all. The log has what a query did not attend to.
 
+The scope `model`: one decision for all layers, when the token has gone through all of them: each has the scores of its own step as
+under the scope `layer`, and their mean over the layers that decide says which entries leave every layer.
+
 A layer with a sliding window of W tokens: before token t attends, what is older than t - W + 1 leaves, protected or not.
 
 Where a score is the same in all of a block (a formula of block(x, n), see formula.py), the block with the lowest score leaves, of equal
@@ -379,7 +382,7 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
                 pos = cache_positions(s["born"], positions)
                 keys, values = np.stack(s["k"]), np.stack(s["v"])                       # (n, kvh, dim)
                 rotated, Q = rope(keys, pos, freq), rope(q[None], pos[-1:], freq)[0]
-                mine = list(range(heads) if scope == "layer" else range(g * grp, (g + 1) * grp))
+                mine = list(range(g * grp, (g + 1) * grp) if scope == "head" else range(heads))
                 of = [hd // grp for hd in mine]
                 logit = np.stack([rotated[:, hd // grp] @ Q[hd] / dtype(math.sqrt(dim)) for hd in mine], 1)
                 attention = softmax(logit)
@@ -415,7 +418,20 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
                     for i, hd in enumerate(mine):
                         out[hd] = attention[:, i] @ values[seen, hd // grp]
             x = model.attended(l, x, out)
-        for members, limit in pools:
+        if scope == "model":
+            everywhere, held = [steps[l, 0] for l in range(layers)], len(steps[0, 0].born)
+            due = held > size if cut and t == prompt - 1 else not (cut and t < prompt) and at_once is not None and held >= size + at_once
+            for l, step in enumerate(everywhere):
+                ask(policy.rule, step, state[l][0]["memory"], policy.pool, due)
+            if due:
+                step = everywhere[0]
+                step.score = sum(everywhere[l].score for l in policy.deciding(layers)) / dtype(len(policy.deciding(layers)))
+                left, *gaps = leaving_blocks(step, size, policy.block) if policy.block else leaving([step], size)
+                narrowest, narrowest_set = min(narrowest, gaps[0]), min(narrowest_set, gaps[1])
+                evicted += [[t, l, 0, int(step.born[i])] for l in range(layers) for _, i in left]
+                for l in range(layers):
+                    remove(state[l][0], [i for _, i in left])
+        for members, limit in pools if scope != "model" else []:
             shared = [steps[member] for member in members]
             held = sum(len(step.born) for step in shared)
             if cut and t < prompt:

@@ -638,19 +638,25 @@ def pools(policy, size, layers, groups, given, window=None):
 class Policy:
     """A rule at a size: rule(step) -> scores (n, H), or anything at a step at which nothing leaves. block: entries leave in blocks of that
     many positions, in which the score must be the same; schedule and budget: those of its own, where nothing else is said; select_from:
-    the first layer whose queries select, where nothing leaves."""
+    the first layer whose queries select, where nothing leaves; layers: under the scope `model` those whose scores count, by number or
+    "first" and "last", or None for all."""
 
     def __init__(self, rule, scope, size, pool="mean", keep_first=0, keep_recent=0, block=None, schedule="1", budget=None,
-                 select_from=None):
-        if scope not in ("layer", "head") or pool not in ("mean", "max"):
+                 select_from=None, layers=None):
+        if scope not in ("layer", "head", "model") or pool not in ("mean", "max"):
             raise SystemExit(f"no scope {scope!r} or pool {pool!r}")
         self.rule, self.scope, self.pool = rule, scope, pool
         self.keep_first, self.keep_recent = amount(keep_first, size), amount(keep_recent, size)
-        self.block, self.schedule, self.budget, self.select_from = block, schedule, budget, select_from
+        self.block, self.schedule, self.budget, self.select_from, self.layers = block, schedule, budget, select_from, layers
         if self.keep_first + self.keep_recent > size:
             raise SystemExit(f"{self.keep_first} + {self.keep_recent} protected entries are more than the size {size}")
         if block and scope == "head" and select_from is None:
             raise SystemExit("blocks leave whole, which needs the scope layer")
+
+    def deciding(self, layers):
+        """-> the numbers of the layers whose scores count, of so many"""
+        number = {"first": 0, "last": layers - 1}
+        return sorted({number.get(layer, layer) for layer in self.layers}) if self.layers else list(range(layers))
 
     @property
     def needs_future(self):
