@@ -178,12 +178,12 @@ impl<'de> Deserialize<'de> for ModelYaml {
 #[schemars(extend("oneOf" = [{"required": ["score"]}, {"required": ["select"]}]))]
 pub(super) struct PolicyYaml {
     /// What ranks the entries of a full cache: a name, or a formula such as "ema(attention, 0.95)". The entry with the lowest
-    /// score is evicted.
+    /// score is evicted. There is no default: every policy has one of `score` and `select`.
     #[serde(default)]
     #[schemars(schema_with = "names::scores")]
     pub score: Option<Spanned<String>>,
     /// In place of a score: no entry leaves, and each query attends to as many as the cache size, to the protected ones and to those with
-    /// the highest scores.
+    /// the highest scores. By default entries leave.
     #[serde(default)]
     pub select: Option<SelectYaml>,
     /// How the values of the query heads of a decision become one.
