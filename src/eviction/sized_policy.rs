@@ -63,7 +63,7 @@ impl Policy {
             !(keeps_prompt && schedule.cuts()),
             "keep_first: prompt protects the whole prompt, and the schedule {schedule} cuts it; leave out one of them"
         );
-        let of_model = scope == Scope::Model;
+        let of_model = self.scope == Scope::Model;
         ensure!(
             !of_model || (budget == Budget::Uniform && !keeps_prompt && !selects),
             "one decision is for all layers, which hold the same entries; leave out its budget, keep_first: prompt and `select`, or \
