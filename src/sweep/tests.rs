@@ -444,8 +444,9 @@ fn selections_and_decisions_of_the_model_are_read() {
     let found: Vec<String> =
         cells.iter().map(|cell| format!("{}: {}", cell.label(), cell.cache.rule.definition().unwrap())).collect();
     let of = |score: &str, scope: &str, first: usize, schedule: &str, more: &str| {
+        let recent = usize::from(more == " select_from=2");
         format!(
-            "score={score} scope={scope} keep_first={first} keep_recent=0 budget=uniform schedule={schedule}{more}"
+            "score={score} scope={scope} keep_first={first} keep_recent={recent} budget=uniform schedule={schedule}{more}"
         )
     };
     // Where nothing leaves no key moves.

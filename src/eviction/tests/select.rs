@@ -243,7 +243,7 @@ fn the_first_layers_attend_to_all() {
     let written = quest.definition();
     assert_eq!(
         written,
-        "score=page_bound(16) scope=head keep_first=0 keep_recent=0 budget=uniform schedule=cut select_from=2"
+        "score=page_bound(16) scope=head keep_first=0 keep_recent=1 budget=uniform schedule=cut select_from=2"
     );
     assert_eq!(written.parse::<Policy>().unwrap(), quest.policy);
 }

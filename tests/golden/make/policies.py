@@ -516,8 +516,8 @@ def top_k(s):
 def quest(s, page=16):
     """arXiv 2406.10774, mit-han-lab/Quest evaluation/quest_attention.py: pages of 16 by the largest product of the query's absolute values
     with the keys whose numbers have the sign of the query's turned with it, dimension by dimension; whole pages, and queries after the
-    prompt, of layers from the third on. Deviations: there per query head, here the mean over those of a key-value head; there at least 3
-    pages."""
+    prompt, of layers from the third on. The last page is always one of them, as in quest/utils/controller.py. Deviations: there per query
+    head, here the mean over those of a key-value head; in the first file at least 3 pages, and the last one as all others."""
     logits = np.zeros_like(s.attention)
     cos, sin = np.cos(s.places[-1] * s.freq), np.sin(s.places[-1] * s.freq)
     for i, q in enumerate(s.queries[-1]):
@@ -565,7 +565,7 @@ PRESETS = {
     "dropkv": (dropkv, "window((attention / (1 - attention) * output_shift) * (attention / (1 - attention) * output_shift), 64)",
                "head", 0, 64),
     "top-k": (top_k, "attention", "head", 0, 0),
-    "quest": (quest, "page_bound(16)", "head", 0, 0),
+    "quest": (quest, "page_bound(16)", "head", 0, 1),
 }
 # What presets have besides: when entries leave, if not after every token; sizes that differ by layer; blocks that leave whole.
 SCHEDULES = {"r-kv": "128"} | dict.fromkeys(
