@@ -111,8 +111,8 @@ fn agrees(case: &Case, how: (Scored, usize)) -> Result<(), TestCaseError> {
     let passed = case.window.map_or(0, |window| case.tokens.saturating_sub(window));
     prop_assert_eq!(log.len(), passed * case.heads.groups(case.policy.scope));
     prop_assert!(entries.survivors().iter().all(|group| group.len() == case.tokens - passed));
-    for query in 0..case.tokens {
-        for head in 0..case.heads.heads {
+    for (query, of_query) in attention.iter().enumerate() {
+        for (head, of_head) in of_query.iter().enumerate() {
             let group = (0..case.heads.groups(case.policy.scope))
                 .find(|group| case.heads.of_group(case.policy.scope, *group).contains(&head));
             let (seen, is_close) = match query < selects_from {
@@ -123,7 +123,7 @@ fn agrees(case: &Case, how: (Scored, usize)) -> Result<(), TestCaseError> {
             let expected = softmax(case, head, query, &seen);
             let mut want = vec![0.0; case.tokens];
             seen.iter().zip(expected).for_each(|(at, weight)| want[*at] = weight);
-            for (at, (got, want)) in attention[query][head].iter().zip(&want).enumerate() {
+            for (at, (got, want)) in of_head.iter().zip(&want).enumerate() {
                 prop_assert!((got - want).abs() < 1e-5, "query {query}, entry {at}: {got} and {want}");
             }
         }
