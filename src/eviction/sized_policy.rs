@@ -103,8 +103,6 @@ impl Policy {
         let policy = self.canonical();
         let (keep_first, keep_recent) = policy.check_protected(size)?;
         policy.scores().try_for_each(|score| score.check_size(size))?;
-        let page = score_block(policy);
-        ensure!(page <= size, "a block of {page} entries is selected whole, which a size of {size} cannot hold");
         let keep_first = if policy.keeps_prompt() { FirstTokens::Prompt } else { FirstTokens::tokens(keep_first) };
         let policy = Policy { keep_first, keep_recent: Amount::Tokens(keep_recent), ..policy };
         Ok(SizedPolicy { policy, size, of_cache: size, of_heads: None })
@@ -114,6 +112,9 @@ impl Policy {
     fn check_protected(self, size: usize) -> Result<(usize, usize)> {
         let (keep_first, keep_recent) = (self.keep_first.of(size), self.keep_recent.of(size));
         ensure!(size > 0, "cache size 0 can hold nothing; sizes start at 1");
+        // Where queries select whole blocks.
+        let block = self.score.block().filter(|_| self.selects()).unwrap_or(0);
+        ensure!(block <= size, "a block of {block} entries is selected whole, which a size of {size} cannot hold");
         ensure!(
             keep_first < size,
             "keep_first {} fills a cache of {size} entries; it must be smaller than every cache size",
@@ -302,11 +303,6 @@ impl SizedPolicy {
         let policy = Policy { keep_first, keep_recent, budget, schedule: Schedule::Cut, ..*self };
         SizedPolicy { policy, size: 1, of_cache, of_heads: None }
     }
-}
-
-/// The entries of a block, if queries select whole blocks; otherwise 0.
-fn score_block(policy: Policy) -> usize {
-    policy.score.block().filter(|_| policy.selects()).unwrap_or(0)
 }
 
 impl LocalLayers {

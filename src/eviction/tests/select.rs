@@ -224,6 +224,9 @@ fn what_selection_cannot_be_is_refused() {
         assert!(error.contains(words), "{error}");
     }
     assert!(bound(base).at(16).is_ok() && bound(base).check_windows().is_err() && base.check_windows().is_ok());
+    // A layer of its budget has fewer than a page.
+    let uneven = Policy { budget: Budget::of_layers(&[3.0, 1.0]).unwrap(), ..bound(base) };
+    assert!(uneven.check(30, &[true; 2], 1).is_err() && uneven.check(32, &[true; 2], 1).is_ok());
 }
 
 /// Layers before the first that selects are bounded by nothing, and a budget has no part for them.
