@@ -84,6 +84,8 @@ impl Vectors for NoVectors {
 
     fn logits(&self, _: usize, _: &[f32], _: usize, _: (&mut [f32], usize)) {}
 
+    fn page_bounds(&self, _: usize, _: usize, _: usize, _: &mut [f32]) {}
+
     fn output_shift(&self, _: usize, _: &[f32], _: f32, _: &mut [f32]) {}
 
     fn key_similarity(&self, _: usize, _: &[f32], _: &mut [f32]) {}
@@ -100,6 +102,8 @@ fn scan(criterion: &mut Criterion) {
         keep_recent: Amount::Tokens(0),
         budget: Budget::Uniform,
         schedule: Schedule::default(),
+        select_from: None,
+        layers: None,
     };
     let written = [
         "ema(attention, 0.95)",

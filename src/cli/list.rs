@@ -13,7 +13,7 @@ use crate::eviction::{
     CacheOptions, FORMATS, Policy, SCORES, Schedule, VectorFormat,
     presets::{self, PRESETS},
 };
-use crate::lm::{DeviceChoice, families, tiny_shape};
+use crate::lm::{DeviceChoice, ModelShape, families, tiny_shape};
 use crate::sweep::{BUILT_IN, json_schema};
 use crate::task;
 
@@ -83,7 +83,8 @@ fn policies() -> String {
 
 /// Where attention of each preset is computed beside a GPU, under its own schedule and under others.
 fn on_gpu() -> String {
-    let (shape, mut reasons) = (tiny_shape(), IndexSet::new());
+    // With more layers than any preset leaves alone.
+    let (shape, mut reasons) = (ModelShape::random(ModelShape { layers: 4, ..tiny_shape() }), IndexSet::new());
     let mut place = |policy: Policy, schedule: Option<Schedule>| {
         let policy = Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy };
         let Ok(sized) = policy.at(4096) else { return "-".to_owned() };
@@ -117,7 +118,7 @@ fn on_gpu() -> String {
 
 fn scores() -> String {
     let mut text = String::from(
-        "A policy is {score, scope: layer | head, keep_first, keep_recent, pool: mean | max}. A score is one of these names\n\n",
+        "A policy is {score, scope: layer | head | model, keep_first, keep_recent, pool: mean | max}. A score is one of these names\n\n",
     );
     for score in SCORES {
         text += &format!("  {:<22} {:<16} {}\n", score.name, score.value, score.meaning);
@@ -251,7 +252,12 @@ mod tests {
             Ok(budget) => format!("; `budget: {budget}`"),
             Err(_) => "; `budget: {heads: ./full_attention_heads.tsv, full: 50%}`".to_owned(),
         };
-        format!("| `{name}` | {summary} | `{score}`{budget} | {scope} | {protected} | {schedule} |")
+        let select = match preset.select_from {
+            None => String::new(),
+            Some(0) => "; `select`".to_owned(),
+            Some(from) => format!("; `select: {{from_layer: {from}}}`"),
+        };
+        format!("| `{name}` | {summary} | `{score}`{select}{budget} | {scope} | {protected} | {schedule} |")
     }
 
     #[test]

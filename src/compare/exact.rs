@@ -17,7 +17,7 @@ use crate::report::{CellSums, PolicyAtSize, SampleSum, SeriesKey, Sums};
 /// Columns besides value and weight that one engine repeats on one machine. Other columns are what rows are paired by, say where
 /// and when they were measured, or are different in each folder, such as names of sweeps and paths.
 const REPEATED: &str = "output question references prompt_tokens new_tokens score scope cache_size keep_first keep_recent budget \
-                        seed cluster sample_id held_bytes peak_bytes allocated_bytes";
+                        seed cluster sample_id held_bytes peak_bytes allocated_bytes read_bytes select_from";
 
 /// Whether a row can be repeated exactly: times never are, a judge is another program, and tables beside the rows and notes on texts are
 /// not numbers.
@@ -76,6 +76,7 @@ fn differing_columns(before: &Row, after: &Row) -> Vec<&'static str> {
         "seed" => draws,
         "sample_id" => has_comparable_ids(before, after),
         // Rows of 0.2 do not say them.
+        "read_bytes" => before.read_bytes.is_some() && after.read_bytes.is_some(),
         "held_bytes" | "peak_bytes" => before.peak_bytes.is_some() && after.peak_bytes.is_some(),
         _ => true,
     };

@@ -29,13 +29,15 @@ pub struct NewEntries<'a> {
 }
 
 /// What scores ask for that costs something to know of new entries.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Wanted {
     pub hidden: bool,
     pub projected_norms: bool,
     pub token_texts: bool,
     /// Keys or values themselves, when they join.
     pub vectors: bool,
+    /// Bounds of pages of so many tokens.
+    pub pages: Vec<usize>,
 }
 
 /// Queries of some rows of a block, for scores that look at the last rows of a prompt only.
@@ -85,6 +87,10 @@ pub trait Vectors {
 
     /// The logits of queries of a key-value head, rotated and scaled, (heads, rows, dim), against its first columns: (heads, rows, stride)
     fn logits(&self, kv_head: usize, queries: &[f32], columns: usize, logits: (&mut [f32], usize));
+
+    /// The most that the logit of a row's query could be for a key within the bounds of each column's page of `tokens` tokens, which no
+    /// entry has left.
+    fn page_bounds(&self, row: usize, head: usize, tokens: usize, out: &mut [f32]);
 
     /// The L2 distance of each value from a query head's output, which is the sum of `scale * weights` times values.
     fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]);

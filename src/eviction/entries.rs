@@ -42,6 +42,13 @@ pub(super) struct HeadGroup {
     pub(super) priority: Vec<f64>,
 }
 
+/// The part of a layer where the first one decides alone what leaves all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Led {
+    Leads,
+    Follows,
+}
+
 /// The entries of one layer under one rule.
 #[derive(Clone, Debug)]
 pub struct CacheEntries {
@@ -162,6 +169,12 @@ impl CacheEntries {
         Some(self.as_bounded()?.policy)
     }
 
+    /// How many entries the next query of each group attends to; `None` where it attends to all that there are.
+    pub(super) fn selected(&self) -> Option<Vec<usize>> {
+        let bounded = self.as_bounded().filter(|bounded| bounded.policy.selects() && !bounded.awaits_cut)?;
+        Some(bounded.policy.group_sizes(self.heads))
+    }
+
     /// Size that a group is cut back to, or `usize::MAX`.
     pub(super) fn limit(&self, group: usize) -> usize {
         self.as_bounded().map_or(usize::MAX, |bounded| bounded.limits[group])
@@ -264,6 +277,7 @@ impl CacheEntries {
                 let words = [Word::KeyNorm, Word::ValueNorm, Word::ValueNorm2];
                 words.into_iter().any(|word| score.has(word)) || score.calls(Function::Dot)
             }),
+            pages: self.scores().flat_map(Score::pages).collect(),
         }
     }
 
@@ -360,7 +374,7 @@ impl CacheEntries {
         let policy = bounded.policy;
         let step = self.seen + attention.row;
         // The end of a read may be that of the prompt.
-        let may_be_cut = attention.ends_read && (bounded.awaits_cut || policy.budget.pools_model());
+        let may_be_cut = attention.ends_read && (bounded.awaits_cut || policy.evicts_together());
         let row = formula::Row { attention, vectors, step, decides: decides || may_be_cut };
         let mask = &mask;
         for scorer in bounded.scorers_of_rows() {
@@ -431,15 +445,26 @@ impl CacheEntries {
         self.policy()?.budget.as_pool()
     }
 
+    /// Whether its entries leave when those of other layers do, at all times or from a cut on.
+    pub fn joins_others(&self) -> bool {
+        self.policy().is_some_and(|policy| policy.evicts_together())
+    }
+
+    /// Whether what leaves it leaves the layers after it, or what leaves the first layer leaves it.
+    pub fn leads_or_follows(&self) -> Option<Led> {
+        let is_led = self.policy().is_some_and(|policy| policy.is_led());
+        is_led.then_some(if self.layer == 0 { Led::Leads } else { Led::Follows })
+    }
+
     /// Whether its entries leave together with those of other layers.
     pub fn evicts_together(&self) -> bool {
-        self.as_bounded().is_some_and(|bounded| bounded.policy.budget.pools_model() && !bounded.awaits_cut)
+        self.joins_others() && !self.awaits_cut()
     }
 
     /// What its heads add to the pool of all layers before entries leave that; `None` before a prompt that will be cut ends.
     pub fn most_together(&self) -> Option<usize> {
         let policy = self.policy().filter(|_| self.evicts_together())?;
-        Some(self.groups.len().saturating_mul(self.share(policy).saturating_add(policy.schedule.buffer())))
+        Some(self.heads.kv_heads.saturating_mul(self.share(policy).saturating_add(policy.schedule.buffer())))
     }
 
     /// What each of its heads adds to the entries of a pool: its size, but no more than the layer's window.

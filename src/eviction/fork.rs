@@ -114,7 +114,8 @@ impl CacheEntries {
                 &mut []
             }
         };
-        for bounded in caches.iter_mut().filter(|bounded| bounded.policy.schedule.cuts() && bounded.awaits_cut) {
+        let is_cut = |bounded: &&mut Bounded| bounded.policy.schedule.cuts() && bounded.awaits_cut;
+        for bounded in caches.iter_mut().filter(|bounded| is_cut(bounded) && !bounded.policy.selects()) {
             let computes = bounded.scorers().next().is_some();
             bounded.last_rows = bounded.policy.horizon().filter(|_| computes).map(LastRows::new);
         }
@@ -243,14 +244,17 @@ impl Bounded {
             },
             divider: policy.budget.as_pool().and_then(|pool| Some(scorer(pool.score?, true))),
             inputs: policy.score.is_function().then(|| FunctionInputs::new(heads.groups(policy.scope))),
-            limits: policy.group_sizes(heads),
+            limits: match policy.selects() {
+                true => vec![usize::MAX; heads.groups(policy.scope)],
+                false => policy.group_sizes(heads),
+            },
             awaits_cut: false,
             last_rows: None,
             newest: Vec::new(),
             score_count: ScoreCount::default(),
             salt,
         };
-        if policy.budget.pools_model() {
+        if policy.evicts_together() {
             bounded.evict_together();
         }
         bounded

@@ -5,9 +5,9 @@
 //! in, evicted columns out. Nothing fails after [`Policy::at`] has accepted the settings.
 //!
 //! No file imports one that imports it, not by way of others either. To read them, begin with `policy` and what it is made of (`score` with
-//! `formula` or `custom`, `amount`, `budget`, `schedule`, `settings`), and with what a cache size (`sized_policy`) and `options` make of it. Then a
+//! `formula` or `custom`, `amount`, `budget`, `deciding`, `schedule`, `settings`), and with what a cache size (`sized_policy`) and `options` make of it. Then a
 //! cache: what a layer gives it (`block`), its `entries`, how it begins (`fork`), how it ranks its entries (`scoring`), evictions over
-//! several heads (`pool`), and the `scan`, which takes a block through all of these.
+//! several heads (`pool`), what queries `select` where none leaves, and the `scan`, which takes a block through all of these.
 
 mod amount;
 mod block;
@@ -15,6 +15,7 @@ mod budget;
 mod cache_format;
 mod cache_rule;
 mod custom;
+mod deciding;
 mod entries;
 mod fork;
 pub mod formula;
@@ -31,6 +32,7 @@ mod scan;
 mod schedule;
 mod score;
 mod scoring;
+mod select;
 mod settings;
 mod size;
 mod sized_policy;
@@ -43,7 +45,8 @@ pub use budget::{Budget, BudgetPool, PoolOver};
 pub use cache_format::{CacheFormat, FORMATS, GROUP, NumberFormat, RESIDUAL, VectorFormat};
 pub use cache_rule::{CacheRule, CacheSpec};
 pub use custom::{CustomScore, Remembered, Step};
-pub use entries::{CacheEntries, Eviction};
+pub use deciding::{DecidingLayer, DecidingLayers};
+pub use entries::{CacheEntries, Eviction, Led};
 pub use formula::ScoreCount;
 pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use named_policy::{DefinedPolicy, KnownPolicies, NamedPolicy, PolicyError, WrittenPolicy};

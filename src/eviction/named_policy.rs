@@ -3,7 +3,7 @@
 use super::amount::FirstTokens;
 use super::cache_format::CacheFormat;
 use super::cache_rule::CacheRule;
-use super::options::CacheOptions;
+use super::options::{CacheOptions, Positions};
 use super::policy::Policy;
 use super::presets::{self, PRESETS};
 use super::schedule::{MOST_AT_ONCE, Schedule};
@@ -117,6 +117,10 @@ impl<'a> WrittenPolicy<'a> {
                 if let Some(own) = known.defined(name).filter(|_| !says_format) {
                     options = own.options(options);
                 }
+                if policy.selects() {
+                    // Nothing leaves, so no key moves.
+                    options.positions = Positions::Absolute;
+                }
                 CacheRule::Evict { policy: Policy { schedule, ..policy }, size: () }
             }
         };
@@ -177,7 +181,7 @@ impl<'a> KnownPolicies<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eviction::{LocalLayers, Positions};
+    use crate::eviction::LocalLayers;
 
     #[test]
     fn what_follows_a_policy_is_read_in_any_order() {

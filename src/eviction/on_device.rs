@@ -4,6 +4,7 @@ use super::entries::{Bounded, CacheEntries, Eviction, HeadGroup, Kind, Received}
 use super::formula::LoweredScore;
 use super::formula::lowered::lower;
 use super::method::Method;
+use super::settings::Scope;
 use super::sized_policy::SizedPolicy;
 
 /// How a bounded cache is scanned, or a prompt that its policy will cut.
@@ -41,7 +42,11 @@ const WINDOW_AND_CUT: &str = "a window takes entries from a prompt that awaits i
 /// Says what of a policy, its score aside, a device does not do; `None` if it does all. Heads may hold different numbers of entries as long
 /// as none leaves.
 fn leaves_to_host(policy: SizedPolicy) -> Option<&'static str> {
-    if policy.keeps_prompt() {
+    if policy.selects() {
+        Some("each query selects entries")
+    } else if policy.scope == Scope::Model {
+        Some("all layers decide together")
+    } else if policy.keeps_prompt() {
         Some("the prompt is protected")
     } else if policy.budget.is_by_head() && policy.schedule.every().is_some() {
         Some("heads hold unequal numbers of entries")

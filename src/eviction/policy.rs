@@ -1,4 +1,5 @@
-//! What a cache policy is: a score, the scope of one decision, the entries that are protected, the budget and the schedule.
+//! What a cache policy is: a score, the scope of one decision, the entries that are protected, the budget and the schedule; and whether
+//! entries leave by it, or each query selects those that it attends to.
 //!
 //! A policy is data. It never sees a key or a value, and it cannot fail once [`Policy::at`] has accepted it for a
 //! cache size. Named policies are in `presets`; YAML is the business of `sweep`.
@@ -10,6 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::amount::{Amount, FirstTokens};
 use super::budget::{Budget, BudgetPool};
+use super::deciding::DecidingLayers;
 use super::formula::{Pool, Word};
 use super::method::Method;
 use super::schedule::Schedule;
@@ -32,12 +34,38 @@ pub struct Policy {
     pub budget: Budget,
     /// When entries leave.
     pub schedule: Schedule,
+    /// The first layer in which no entry leaves, and each query attends to as many as the size says: the protected ones, and of the
+    /// others those with the highest scores. In earlier layers queries attend to all. `None` where entries leave.
+    pub select_from: Option<usize>,
+    /// The layers whose scores decide, under [`Scope::Model`]; `None` where all do.
+    pub layers: Option<DecidingLayers>,
 }
 
 impl Policy {
     /// Whether nothing leaves before the prompt ends: it is cut then, or protected.
     pub fn awaits_prompt(self) -> bool {
         self.schedule.cuts() || self.keeps_prompt()
+    }
+
+    /// Whether no entry leaves, and each query selects those that it attends to.
+    pub fn selects(self) -> bool {
+        self.select_from.is_some()
+    }
+
+    /// Whether the first layer alone decides for all.
+    pub(super) fn is_led(self) -> bool {
+        self.scope == Scope::Model && self.layers.is_some_and(DecidingLayers::is_first_alone)
+    }
+
+    /// Whether entries leave all layers when a token has gone through them.
+    pub fn evicts_together(self) -> bool {
+        self.budget.pools_model() || (self.scope == Scope::Model && !self.is_led())
+    }
+
+    /// The scope as rows and definitions have it: `head`, `model`, or `model first,last` with the layers that decide.
+    pub fn scope_text(self) -> String {
+        let layers = self.layers.map_or_else(String::new, |layers| format!(" {layers}"));
+        format!("{}{layers}", self.scope.name())
     }
 
     /// Whether no token of the prompt leaves.
@@ -55,7 +83,9 @@ impl Policy {
             (Method::Order, Budget::Pyramid(_)) => Policy { scope: Scope::Layer, ..self },
             (Method::Order, Budget::Pool(BudgetPool { score: Some(_), .. })) => self,
             (Method::Order, budget) if budget.is_by_head() => Policy { keep_recent: Amount::Tokens(0), ..self },
-            (Method::Order, _) => Policy { scope: Scope::Layer, keep_recent: Amount::Tokens(0), ..self },
+            (Method::Order, _) => {
+                Policy { scope: Scope::Layer, keep_recent: Amount::Tokens(0), layers: None, ..self }
+            }
             _ => self,
         }
     }
@@ -69,9 +99,15 @@ impl Policy {
     /// a protected prompt, which the window passes.
     ///
     /// # Errors
-    /// Schedules other than `1` and `cut+1`, `keep_first: prompt`, and a score that reads the prompt again.
+    /// Schedules other than `1` and `cut+1`, `keep_first: prompt`, a score that reads the prompt again, and one that bounds pages.
     pub fn check_windows(self) -> Result<()> {
-        let because = if self.keeps_prompt() {
+        let because = if self.scope == Scope::Model {
+            "and one decision is for all layers, which hold the same entries".to_owned()
+        } else if self.score.page().is_some() {
+            "whose first page it may pass in part".to_owned()
+        } else if self.selects() {
+            return Ok(());
+        } else if self.keeps_prompt() {
             "which no prompt stays in".to_owned()
         } else if self.score.has(Word::RereadAttention) {
             "whose entries no second reading finds again".to_owned()
@@ -89,12 +125,14 @@ impl Policy {
 
     /// The definition that rows have, which [`str::parse`] reads:
     /// `score=ema(attention, 0.9) scope=head keep_first=2 keep_recent=10% budget=pyramid 20 schedule=1`. Its score has the name of today.
+    /// Where queries select, ` select_from=0` follows.
     pub fn definition(self) -> String {
-        let Policy { score, scope, keep_first, keep_recent, budget, schedule } = self.canonical();
-        let (score, scope) = (score.name(), scope.name());
+        let Policy { score, keep_first, keep_recent, budget, schedule, select_from, .. } = self.canonical();
+        let (score, scope) = (score.name(), self.canonical().scope_text());
+        let select = select_from.map_or_else(String::new, |from| format!(" select_from={from}"));
         format!(
             "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} budget={budget} \
-             schedule={schedule}"
+             schedule={schedule}{select}"
         )
     }
 }
@@ -111,14 +149,18 @@ impl FromStr for Policy {
             rest = before;
             anyhow::Ok(value)
         };
+        // Where entries leave there is none.
+        let select_from = value(" select_from=").ok().map(str::parse).transpose()?;
         // Rows of the version before have none.
         let schedule = value(" schedule=").map_or_else(|_| Ok(Schedule::default()), str::parse)?;
         let budget = value(" budget=")?.parse()?;
         let keep_recent = value(" keep_recent=")?.parse()?;
         let keep_first = value(" keep_first=")?.parse()?;
-        let scope = value(" scope=")?.parse()?;
+        let scope = value(" scope=")?;
+        let (scope, layers) = scope.split_once(' ').map_or((scope, None), |(scope, layers)| (scope, Some(layers)));
+        let (scope, layers) = (scope.parse()?, layers.map(str::parse).transpose()?);
         let score = Score::new(value("score=")?, Pool::Mean)?;
-        Ok(Policy { score, scope, keep_first, keep_recent, budget, schedule })
+        Ok(Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from, layers })
     }
 }
 

@@ -7,8 +7,10 @@ use super::block::{Attention, Vectors};
 use super::budget::BudgetPool;
 use super::entries::{CacheEntries, Eviction, Kind};
 use super::formula::{self, Scorer};
+use super::method::Method;
 use super::policy::Policy;
 use super::score::rank;
+use super::settings::Scope;
 use super::sized_policy::SizedPolicy;
 
 /// An entry that may leave.
@@ -52,7 +54,7 @@ pub fn evict_together(layers: &mut [LayerEntries<'_>], ends_prompt: bool) -> Vec
         let Some(bounded) = layer.entries.as_bounded_mut() else { continue };
         let policy = bounded.policy;
         let is_cut = ends_prompt && std::mem::take(&mut bounded.awaits_cut);
-        if policy.budget.pools_model() {
+        if policy.evicts_together() || (is_cut && policy.scope == Scope::Model) {
             pooled.push((index, policy));
             cuts |= is_cut;
         } else if is_cut {
@@ -60,6 +62,10 @@ pub fn evict_together(layers: &mut [LayerEntries<'_>], ends_prompt: bool) -> Vec
         }
     }
     let Some(&(_, policy)) = pooled.first() else { return kept };
+    if policy.scope == Scope::Model {
+        evict_alike(layers, &pooled, cuts, &mut kept);
+        return kept;
+    }
     let Some(pool) = policy.budget.as_pool() else { return kept };
     let held: Vec<usize> = pooled.iter().flat_map(|(index, _)| layers[*index].entries.held()).collect();
     // A layer with a window never has more than that, and no other layer gets the rest.
@@ -88,6 +94,52 @@ pub fn evict_together(layers: &mut [LayerEntries<'_>], ends_prompt: bool) -> Vec
         pooled.iter().for_each(|(index, policy)| layers[*index].entries.after_cut(*policy));
     }
     kept
+}
+
+/// Evicts the same entries from all layers: those with the lowest mean of the scores of the layers that decide.
+fn evict_alike(
+    layers: &mut [LayerEntries<'_>],
+    alike: &[(usize, SizedPolicy)],
+    cuts: bool,
+    kept: &mut [Option<Kept>],
+) {
+    let (first, policy) = alike[0];
+    let (held, limit) = (layers[first].entries.held()[0], layers[first].entries.share(policy));
+    let buffer = if cuts { 0 } else { policy.schedule.buffer() };
+    if held > limit.saturating_add(buffer) {
+        // Of the sum, which has the order of the mean.
+        let mut scores = vec![0.0; held];
+        let sums_heads = matches!(policy.score.method(), Method::NewestAttention | Method::SummedAttention);
+        let deciding: Vec<usize> = match policy.layers {
+            Some(chosen) => chosen.of(layers.len()).collect(),
+            None => alike.iter().map(|(index, _)| *index).collect(),
+        };
+        for index in deciding {
+            layers[index].entries.count_scores_together();
+            let heads = if sums_heads { layers[index].entries.heads.heads } else { 1 };
+            let own = layers[index].scores(0);
+            scores.iter_mut().zip(own).for_each(|(sum, own)| *sum += own / heads as f64);
+        }
+        let entries = &*layers[first].entries;
+        let candidates = entries.groups[0].candidates(policy, held);
+        let leaving: Vec<usize> = match policy.score.block() {
+            Some(tokens) => {
+                let all: Vec<usize> = (0..held).collect();
+                entries.blocks(tokens, 0, &all, candidates, held - limit, |column| scores[column])
+            }
+            None => {
+                let mut ranked = entries.ranked(0, candidates, |column| scores[column]);
+                keep_first(&mut ranked, held - limit);
+                ranked.into_iter().map(|entry| entry.column as usize).collect()
+            }
+        };
+        for (index, _) in alike {
+            kept[*index] = layers[*index].remove_columns(vec![leaving.clone()]);
+        }
+    }
+    if cuts {
+        alike.iter().for_each(|(index, policy)| layers[*index].entries.after_cut(*policy));
+    }
 }
 
 /// How many entries leave from each head, `excess` in all: the lowest scores of all heads that hold more than `floor`, the older of equal
@@ -126,6 +178,9 @@ impl LayerEntries<'_> {
         let entries = &mut *self.entries;
         if policy.keeps_prompt() {
             entries.protect_prompt(policy);
+            return None;
+        }
+        if policy.selects() {
             return None;
         }
         let held = entries.held();
@@ -252,7 +307,7 @@ impl CacheEntries {
         let Kind::Bounded(bounded) = &mut self.kind else { return };
         match policy.schedule.every() {
             // They go on to leave together.
-            Some(_) if policy.budget.pools_model() => return,
+            Some(_) if policy.evicts_together() => return,
             Some(_) => {
                 bounded.limits = policy.group_sizes(self.heads);
                 bounded.scorers().for_each(Scorer::shrink);

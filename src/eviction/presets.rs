@@ -33,6 +33,9 @@ pub struct Preset {
     pub keep_recent: Amount,
     #[serde(default)]
     pub schedule: Schedule,
+    /// The first layer whose queries select, if entries do not leave.
+    #[serde(default)]
+    pub select_from: Option<usize>,
     /// Budget in the words of rows.
     #[serde(default = "uniform", deserialize_with = "text")]
     budget: Text,
@@ -57,8 +60,8 @@ impl Preset {
     pub fn policy(&self) -> anyhow::Result<Policy> {
         let score = Score::new(self.score, Pool::Mean)?;
         let budget = self.budget()?;
-        let Preset { scope, keep_first, keep_recent, schedule, .. } = *self;
-        Ok(Policy { score, scope, keep_first, keep_recent, budget, schedule })
+        let Preset { scope, keep_first, keep_recent, schedule, select_from, .. } = *self;
+        Ok(Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from, layers: None })
     }
 
     /// # Errors

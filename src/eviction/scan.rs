@@ -8,7 +8,7 @@
 //! end of its block.
 
 use super::block::{Attention, NewEntries, Queries, Vectors, weigh};
-use super::entries::{CacheEntries, Eviction, Kind};
+use super::entries::{CacheEntries, Eviction, Kind, Led};
 use super::pool::Living;
 use crate::vector;
 
@@ -33,6 +33,10 @@ pub struct BlockScan<'a> {
     newest: Vec<f32>,
     /// Logits of the layer's attention sinks: (heads), or empty.
     sinks: Vec<f32>,
+    /// How many entries the query of each group selects (groups), where queries do.
+    selected: Option<Vec<usize>>,
+    /// What the first layer has evicted, where that decides for this one too; of the first layer itself, what it evicts.
+    led: Option<(Led, Vec<Eviction>)>,
     /// Whether the read ends with this block.
     ends_read: bool,
     /// The masks as the queries of all rows saw them (groups, rows, stride), if they are asked for.
@@ -68,7 +72,9 @@ impl<'a> BlockScan<'a> {
             unbounded.cuts.iter_mut().for_each(|cut| cut.join(rows, stride, new));
         }
         let (newest, ends_read, sinks) = (vec![0.0; stride], new.ends_read, new.sinks.to_vec());
-        BlockScan { entries, rows, held, cached, masks, newest, sinks, ends_read, seen: None, victims: Vec::new() }
+        let (selected, seen, victims) = (entries.selected(), None, Vec::new());
+        let led = entries.leads_or_follows().map(|led| (led, Vec::new()));
+        BlockScan { entries, rows, held, cached, masks, newest, sinks, selected, led, ends_read, seen, victims }
     }
 
     /// Takes the queries of all rows, for scores that look at the last rows of a prompt only.
@@ -79,6 +85,19 @@ impl<'a> BlockScan<'a> {
     /// Remembers what the query of each row attends to.
     pub fn remember_masks(&mut self) {
         self.seen = Some(vec![f32::NEG_INFINITY; self.masks.len() * self.rows * self.stride()]);
+    }
+
+    /// Gives the scan what the first layer has evicted in this read, where that decides for all.
+    pub fn follow(&mut self, decided: &[Eviction]) {
+        let steps = self.entries.seen as u32..(self.entries.seen + self.rows) as u32;
+        if let Some((Led::Follows, own)) = &mut self.led {
+            own.extend(decided.iter().filter(|eviction| steps.contains(&eviction.step)));
+        }
+    }
+
+    /// What the first layer has evicted in this block, where that decides for all.
+    pub fn take_decided(&mut self) -> Vec<Eviction> {
+        self.led.take().filter(|(led, _)| *led == Led::Leads).map_or_else(Vec::new, |(_, decided)| decided)
     }
 
     /// 0 for columns that the query of a row attended to, -inf for others: (groups, rows, stride)
@@ -132,27 +151,23 @@ impl<'a> BlockScan<'a> {
         let widths: Vec<usize> = self.held.iter().map(|held| vector::padded(held + row + 1)).collect();
         self.victims.clear();
         self.pass(row, log.as_deref_mut());
-        if let Some(seen) = &mut self.seen {
-            for (group, mask) in self.masks.iter().enumerate() {
-                seen[(group * rows + row) * stride..][..stride].copy_from_slice(mask);
-            }
-        }
+        let excess = self.excess();
+        let decides = excess.iter().any(|excess| *excess > 0);
+        let of_head = |head: usize| (head * rows + row) * stride..(head * rows + row + 1) * stride;
+        let plain =
+            self.selected.as_ref().filter(|_| decides).map(|_| -> Vec<f32> {
+                (0..heads.heads).flat_map(|head| &logits[of_head(head)]).copied().collect()
+            });
         for head in 0..heads.heads {
-            let group = self.entries.group_of(head / heads.per_kv_head());
-            let width = widths[group];
-            let weights = &mut logits[(head * rows + row) * stride..][..stride];
+            let width = widths[self.entries.group_of(head / heads.per_kv_head())];
             for scorer in self.entries.scorers_of_rows().filter(|scorer| scorer.wants_logits()) {
-                scorer.take_logits(head, &weights[..width]);
+                scorer.take_logits(head, &logits[of_head(head)][..width]);
             }
-            let at = head * rows + row;
-            (normaliser.max[at], normaliser.sum[at]) =
-                weigh(weights, &self.masks[group][..width], self.sinks.get(head));
         }
+        self.weigh_row(row, logits, normaliser, &widths);
         let ends_read = self.ends_read && row + 1 == rows;
         let sums = &normaliser.sum;
         let attention = Attention { logits, sums, heads, rows, row, stride, widths: &widths, ends_read };
-        let excess = self.excess();
-        let decides = excess.iter().any(|excess| *excess > 0);
         let mask = |group: usize| &self.masks[group][..self.held[group] + row + 1];
         self.entries.attend(&attention, vectors, decides, mask);
         if let Kind::Unbounded(unbounded) = &mut self.entries.kind {
@@ -167,13 +182,54 @@ impl<'a> BlockScan<'a> {
                 cut.attend(&attention, vectors, false, |_| mask(0));
             }
         }
-        if decides {
-            self.evict(&attention, vectors, excess, log);
+        let Some(plain) = plain else {
+            self.remember_row(row);
+            if decides {
+                self.evict(&attention, vectors, excess, log);
+            }
+            return;
+        };
+        // The query attends again, to what it has selected by its attention to all.
+        let all = self.masks.clone();
+        for (group, excess) in excess.into_iter().enumerate().filter(|(_, excess)| *excess > 0) {
+            let mask = &mut self.masks[group][..self.held[group] + row + 1];
+            self.entries.select((group, excess), mask, (&attention, vectors), &mut self.newest);
+        }
+        for (head, plain) in plain.chunks(stride).enumerate() {
+            logits[of_head(head)].copy_from_slice(plain);
+        }
+        self.weigh_row(row, logits, normaliser, &widths);
+        self.remember_row(row);
+        self.masks = all;
+    }
+
+    /// Makes attention weights of a row's logits, over what its query sees.
+    fn weigh_row(&self, row: usize, logits: &mut [f32], normaliser: &mut Normaliser, widths: &[usize]) {
+        let (rows, stride, heads) = (self.rows, self.stride(), self.entries.heads);
+        for head in 0..heads.heads {
+            let group = self.entries.group_of(head / heads.per_kv_head());
+            let at = head * rows + row;
+            let weights = &mut logits[at * stride..][..stride];
+            (normaliser.max[at], normaliser.sum[at]) =
+                weigh(weights, &self.masks[group][..widths[group]], self.sinks.get(head));
         }
     }
 
-    /// Entries that have to leave each group; of a pool, all of them in the first place.
+    /// Remembers what the query of a row attends to, if that is asked for.
+    fn remember_row(&mut self, row: usize) {
+        let (rows, stride) = (self.rows, self.stride());
+        if let Some(seen) = &mut self.seen {
+            for (group, mask) in self.masks.iter().enumerate() {
+                seen[(group * rows + row) * stride..][..stride].copy_from_slice(mask);
+            }
+        }
+    }
+
+    /// Entries that have to leave each group, or that its query does not attend to; of a pool, all of them in the first place.
     fn excess(&self) -> Vec<usize> {
+        if let Some(selected) = &self.selected {
+            return self.cached.iter().zip(selected).map(|(cached, size)| cached.saturating_sub(*size)).collect();
+        }
         let Some(bounded) = self.entries.as_bounded() else { return vec![0; self.cached.len()] };
         let (limits, burst) = (&bounded.limits, self.entries.burst());
         let of = |cached: usize, limit: usize, burst: usize| {
@@ -214,12 +270,19 @@ impl<'a> BlockScan<'a> {
         excess: Vec<usize>,
         log: Option<&mut Vec<Eviction>>,
     ) {
-        let BlockScan { entries, held, cached, masks, newest, victims, .. } = self;
+        let BlockScan { entries, held, cached, masks, newest, victims, led, .. } = self;
         let Some(policy) = entries.policy() else { return };
         let step = (entries.seen + attention.row) as u32;
         let columns: Vec<usize> = held.iter().map(|held| held + attention.row + 1).collect();
         let sources = (attention, vectors);
-        if let Some(pool) = policy.budget.as_pool() {
+        if let Some((Led::Follows, decided)) = led {
+            let positions = &entries.groups[0].positions;
+            let left = decided.iter().filter(|eviction| eviction.step == step);
+            let left = left.filter_map(|eviction| positions.binary_search(&eviction.victim).ok());
+            victims.extend(left.map(|column| (0, column)));
+            victims.iter().for_each(|(_, column)| masks[0][*column] = f32::NEG_INFINITY);
+            cached[0] -= victims.len();
+        } else if let Some(pool) = policy.budget.as_pool() {
             let living = Living { masks, cached, columns: &columns };
             entries.evict_from_pool(policy, pool, excess[0], living, sources, victims);
         } else {
@@ -232,11 +295,15 @@ impl<'a> BlockScan<'a> {
             }
             victims.iter().for_each(|(group, _)| cached[*group] -= 1);
         }
+        let evictions = victims.iter().map(|(group, victim)| {
+            let victim = entries.groups[*group].positions[*victim];
+            Eviction { step, group: *group as u32, victim }
+        });
+        if let Some((Led::Leads, decided)) = led {
+            decided.extend(evictions.clone());
+        }
         if let Some(log) = log {
-            log.extend(victims.iter().map(|(group, victim)| {
-                let victim = entries.groups[*group].positions[*victim];
-                Eviction { step, group: *group as u32, victim }
-            }));
+            log.extend(evictions);
         }
     }
 

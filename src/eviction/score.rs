@@ -189,6 +189,22 @@ impl Score {
         self.expr()?.block().filter(|tokens| *tokens > 0)
     }
 
+    /// The tokens of a page whose keys it bounds, if it does.
+    pub fn page(self) -> Option<usize> {
+        self.pages().next()
+    }
+
+    /// The tokens of every kind of page whose keys it bounds.
+    pub fn pages(self) -> impl Iterator<Item = usize> {
+        let parts = self.expr().into_iter().flat_map(Expr::parts);
+        parts.filter_map(|part| match part {
+            Expr::Call(Function::PageBound, tokens) => {
+                tokens.first()?.number_at(None).map(|tokens| tokens as usize)
+            }
+            _ => None,
+        })
+    }
+
     /// Whether a bounded cache can continue where an unbounded one has read the beginning of the text. Others need what that
     /// does not keep.
     pub fn shares_prefix(self) -> bool {

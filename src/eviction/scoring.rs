@@ -22,7 +22,7 @@ impl CacheEntries {
         let bounded = self.as_bounded()?;
         match (bounded.policy.score.method(), bounded.policy.scope) {
             (Method::NormPriority, Scope::Head) => Some(-norm(group)),
-            (Method::NormPriority, Scope::Layer) => {
+            (Method::NormPriority, Scope::Layer | Scope::Model) => {
                 let kv_heads = self.heads.kv_heads;
                 Some(-(0..kv_heads).map(norm).sum::<f64>() / kv_heads as f64)
             }

@@ -40,12 +40,19 @@ pub enum Scope {
     Layer,
     /// Scores are averaged over the query heads that share a key-value head.
     Head,
+    /// Scores are averaged over all query heads of all layers, or of those that decide.
+    Model,
 }
 
 /// Every scope.
-pub const SCOPES: [Keyword<Scope>; 2] = [
+pub const SCOPES: [Keyword<Scope>; 3] = [
     keyword(Scope::Layer, "layer", "one decision per layer, over all heads"),
     keyword(Scope::Head, "head", "one decision per key-value head, over its group of query heads"),
+    keyword(
+        Scope::Model,
+        "model",
+        "one decision for all layers, over all heads; `layers` says which layers' scores count",
+    ),
 ];
 
 impl Scope {
@@ -73,7 +80,7 @@ impl Heads {
     /// Number of decision groups under a scope.
     pub fn groups(self, scope: Scope) -> usize {
         match scope {
-            Scope::Layer => 1,
+            Scope::Layer | Scope::Model => 1,
             Scope::Head => self.kv_heads,
         }
     }

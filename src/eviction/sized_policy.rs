@@ -37,7 +37,7 @@ impl Policy {
     /// A scope, a schedule or protected entries that the score or the budget cannot have.
     pub fn check_parts(self) -> Result<()> {
         let Policy { score, scope, budget, schedule, .. } = self.canonical();
-        let keeps_prompt = self.keeps_prompt();
+        let (keeps_prompt, selects) = (self.keeps_prompt(), self.selects());
         let looks_ahead = |score: Score| score.has(Word::FutureAttention) || score.has(Word::RereadAttention);
         ensure!(
             !budget.is_by_head() || scope == Scope::Head,
@@ -52,7 +52,7 @@ impl Policy {
             "keep_first: prompt protects the whole prompt, which has no part in a pool of all layers; leave out one of them"
         );
         ensure!(
-            score.block().is_none() || scope == Scope::Layer,
+            selects || score.block().is_none() || scope != Scope::Head,
             "whole blocks are evicted under its score, which heads would do at different times; its scope must be layer"
         );
         ensure!(
@@ -62,6 +62,33 @@ impl Policy {
         ensure!(
             !(keeps_prompt && schedule.cuts()),
             "keep_first: prompt protects the whole prompt, and the schedule {schedule} cuts it; leave out one of them"
+        );
+        let of_model = self.scope == Scope::Model;
+        ensure!(
+            !of_model || (budget == Budget::Uniform && !keeps_prompt && !selects),
+            "one decision is for all layers, which hold the same entries; leave out its budget, keep_first: prompt and `select`, or \
+             choose another scope"
+        );
+        ensure!(
+            of_model || self.layers.is_none(),
+            "`layers` says which layers decide for all; its scope must be model"
+        );
+        ensure!(
+            selects || score.page().is_none(),
+            "`page_bound` is of pages that are whole, and entries leave them; write it as `select: {{score: ...}}`"
+        );
+        ensure!(
+            !selects || matches!(schedule, Schedule::EVERY_TOKEN | Schedule::Cut),
+            "each query selects what it attends to, and no entry leaves; its schedule must be 1, or cut for the queries after the \
+             prompt alone, not {schedule}"
+        );
+        ensure!(
+            !selects || budget.as_pool().is_none(),
+            "each query selects what it attends to, and no entry leaves a pool; leave out its budget"
+        );
+        ensure!(
+            !(selects && keeps_prompt),
+            "`select` counts protected entries in the size, which a whole prompt exceeds"
         );
         Ok(())
     }
@@ -85,6 +112,9 @@ impl Policy {
     fn check_protected(self, size: usize) -> Result<(usize, usize)> {
         let (keep_first, keep_recent) = (self.keep_first.of(size), self.keep_recent.of(size));
         ensure!(size > 0, "cache size 0 can hold nothing; sizes start at 1");
+        // Where queries select whole blocks.
+        let block = self.score.block().filter(|_| self.selects()).unwrap_or(0);
+        ensure!(block <= size, "a block of {block} entries is selected whole, which a size of {size} cannot hold");
         ensure!(
             keep_first < size,
             "keep_first {} fills a cache of {size} entries; it must be smaller than every cache size",
@@ -135,6 +165,9 @@ impl SizedPolicy {
     /// The policy of each layer of a model, with the layer's size; `None` for a layer that is not `bounded`. A budget is divided among the layers
     /// that it bounds. One for another number of layers, which [`Policy::check`] refuses, counts as uniform.
     pub fn of_layers(self, bounded: &[bool]) -> Vec<Option<SizedPolicy>> {
+        let first = self.select_from.unwrap_or(0);
+        let bounded =
+            &bounded.iter().enumerate().map(|(layer, own)| *own && layer >= first).collect::<Vec<_>>()[..];
         let mut sizes = self.budget.sizes(self.size, self.protected()[1], bounded).into_iter();
         let of_layer = |(layer, is_bounded): (usize, &bool)| {
             let size = if *is_bounded { sizes.next()? } else { return None };
@@ -174,7 +207,7 @@ impl SizedPolicy {
     pub(super) fn group_sizes(self, heads: Heads) -> Vec<usize> {
         match self.scope {
             Scope::Head => self.head_sizes(heads.kv_heads),
-            Scope::Layer => vec![self.size],
+            Scope::Layer | Scope::Model => vec![self.size],
         }
     }
 
@@ -194,6 +227,14 @@ impl SizedPolicy {
     /// A budget for another number of layers or heads, or a layer or head too small for what is protected.
     pub fn check(self, bounded: &[bool], kv_heads: usize) -> Result<()> {
         self.budget.check(bounded.len(), kv_heads)?;
+        for layer in self.layers.into_iter().flat_map(|layers| layers.of(bounded.len())) {
+            ensure!(
+                bounded.get(layer).is_some_and(|is_bounded| *is_bounded),
+                "its layer {layer} cannot decide for all: the model has the layers 0 to {} with a cache, and none that its window alone \
+                 bounds decides",
+                bounded.len() - 1
+            );
+        }
         for (layer, own) in self.of_layers(bounded).into_iter().enumerate() {
             for size in own.map_or(Vec::new(), |own| own.head_sizes(kv_heads)) {
                 if let Err(error) = self.check_protected(size) {
@@ -214,11 +255,18 @@ impl SizedPolicy {
 
     /// Entries of a layer of this size between two tokens, at most. A prompt that will be cut is held whole.
     pub fn most(self) -> usize {
-        if self.awaits_prompt() { usize::MAX } else { self.size.saturating_add(self.schedule.buffer()) }
+        if self.awaits_prompt() || self.selects() {
+            usize::MAX
+        } else {
+            self.size.saturating_add(self.schedule.buffer())
+        }
     }
 
     /// Entries of a layer of this size after so many tokens, of which the first are the prompt.
     pub fn entries_after(self, tokens: usize, prompt: usize) -> usize {
+        if self.selects() {
+            return tokens;
+        }
         let (grown, size) = match (self.schedule.cuts(), self.keeps_prompt()) {
             (true, _) if tokens < prompt => return tokens,
             (true, _) => (prompt.min(self.size) + tokens - prompt, self.size),
@@ -228,6 +276,16 @@ impl SizedPolicy {
         match self.schedule.every() {
             Some(every) if grown > size => size + (grown - size) % every,
             _ => grown,
+        }
+    }
+
+    /// Entries of a layer of this size that the next query attends to after so many tokens, of which the first are the prompt, and pages of
+    /// others whose bounds are read to choose them.
+    pub fn read_after(self, tokens: usize, prompt: usize) -> (usize, usize) {
+        match self.score.page() {
+            _ if !self.selects() => (self.entries_after(tokens, prompt), 0),
+            Some(page) if tokens > self.size => (self.size, tokens.div_ceil(page)),
+            _ => (tokens.min(self.size), 0),
         }
     }
 

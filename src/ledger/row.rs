@@ -199,6 +199,12 @@ row! {
     // --- since schema 11
     /// How keys and values are stored, such as `q8_0`, or `q8_0/q4_0` for keys and values.
     format: Option<Text>,
+    /// Bytes that predicting a token reads of the cache, the mean over the same tokens, counted in the same way: those that it holds, or,
+    /// where queries select, those of the entries that they attend to and of the bounds of pages by which these are chosen. `None` as for
+    /// `held_bytes`.
+    read_bytes: Option<f64>,
+    /// The first layer whose queries select what they attend to among all entries; `None` where entries leave.
+    select_from: Option<u32>,
 }
 
 impl Row {

@@ -305,7 +305,9 @@ fn all_presets() -> Vec<Case> {
     // Those of a prompt are cut on the host.
     let of_every_token = presets::PRESETS.iter().filter_map(|preset| Some((preset, preset.policy().ok()?)));
     let of_every_token = of_every_token.filter(|(_, policy)| policy.schedule == Schedule::EVERY_TOKEN);
-    let known = |policy: &Policy| !policy.score.reads_future() && !policy.score.calls(Function::TokenIn);
+    let known = |policy: &Policy| {
+        !policy.selects() && !policy.score.reads_future() && !policy.score.calls(Function::TokenIn)
+    };
     for (preset, of_preset) in of_every_token.filter(|(_, policy)| known(policy)) {
         for scope in [Scope::Layer, Scope::Head] {
             for size in [41, 150] {

@@ -225,7 +225,8 @@ fn decision(policy: Policy) -> f64 {
 fn entries(tokens: &TokenCost, config: &CacheConfig, texts: usize) -> f64 {
     let read: usize = tokens.parts.iter().map(|part| part.end).sum();
     let held = read as f64 / tokens.parts.len().max(1) as f64 + (tokens.written / texts) as f64 / 2.0;
-    config.cache.rule.sized().map_or(held, |policy| config.mean(policy, |own| held.min(own.size as f64)))
+    let evicting = config.cache.rule.sized().filter(|policy| !policy.selects());
+    evicting.map_or(held, |policy| config.mean(policy, |own| held.min(own.size as f64)))
 }
 
 /// Sequences of a timed task that fit into the memory that it grants.

@@ -165,12 +165,13 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) ->
             score.remembered_bytes(policy.size, shape.heads, policy.scope, (shape.head_dim, shape.hidden))
         };
         let of_layer = policy.scores().map(of_score).sum::<usize>();
-        let (layers, bounded) = (shape.cached_layers().len(), longest.min(policy.size.saturating_add(BLOCK)));
+        let most = if policy.selects() { usize::MAX } else { policy.size.saturating_add(BLOCK) };
+        let (layers, bounded) = (shape.cached_layers().len(), longest.min(most));
         let is_kivi = config.cache.options.format.kivi_bits().is_some();
         let entries = match policy.horizon().filter(|_| policy.schedule.cuts() && !is_kivi && !shape.has_windows())
         {
             // Queries of the last rows are kept in place of lists, which one layer has at its cut, or all that share a pool.
-            Some(_) if !policy.budget.pools_model() => longest + layers * bounded,
+            Some(_) if !policy.selects() && !policy.budget.pools_model() => longest + layers * bounded,
             _ if config.cuts() => layers * longest,
             _ => layers * bounded,
         };

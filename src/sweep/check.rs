@@ -281,6 +281,13 @@ fn check_policies(task: &TaskSpec, policies: &[NamedPolicy], referenced: Locatio
             named(burst)
         ));
     }
+    let selecting = evicting.clone().find(|(_, policy)| policy.selects());
+    if let Some(selecting) = selecting.filter(|_| task.name == RETENTION) {
+        return apart(format!(
+            "`{RETENTION}` follows entries that leave, and under `{}` none does",
+            named(selecting)
+        ));
+    }
     if cut.is_none() && task.generation.as_ref().is_some_and(|own| !own.query_aware) {
         let message = "`query_aware: false` says where a prompt is cut, and no policy cuts it";
         let hint = "add a schedule such as tova@cut, or remove it";

@@ -17,8 +17,8 @@ use serde_json::json;
 use super::schema::names;
 use crate::eviction::formula::Pool;
 use crate::eviction::{
-    Amount, Budget, CacheFormat, CacheSize, FirstTokens, LocalLayers, MemorySize, PoolOver, Positions, Schedule,
-    Scope,
+    Amount, Budget, CacheFormat, CacheSize, DecidingLayer, FirstTokens, LocalLayers, MemorySize, PoolOver,
+    Positions, Schedule, Scope,
 };
 use crate::lm::{Arithmetic, RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
@@ -171,14 +171,21 @@ impl<'de> Deserialize<'de> for ModelYaml {
     }
 }
 
-/// A policy: when the cache exceeds its size, the entry with the lowest score is evicted.
+/// A policy: when the cache exceeds its size, the entry with the lowest score is evicted; or nothing leaves, and each query selects what it
+/// attends to.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{"required": ["score"]}, {"required": ["select"]}]))]
 pub(super) struct PolicyYaml {
     /// What ranks the entries of a full cache: a name, or a formula such as "ema(attention, 0.95)". The entry with the lowest
-    /// score is evicted.
+    /// score is evicted. There is no default: every policy has one of `score` and `select`.
+    #[serde(default)]
     #[schemars(schema_with = "names::scores")]
-    pub score: Spanned<String>,
+    pub score: Option<Spanned<String>>,
+    /// In place of a score: no entry leaves, and each query attends to as many as the cache size, to the protected ones and to those with
+    /// the highest scores. By default entries leave.
+    #[serde(default)]
+    pub select: Option<SelectYaml>,
     /// How the values of the query heads of a decision become one.
     #[serde(default)]
     #[schemars(schema_with = "names::pools")]
@@ -186,6 +193,10 @@ pub(super) struct PolicyYaml {
     /// Which heads decide together.
     #[schemars(schema_with = "names::scopes")]
     pub scope: Scope,
+    /// With the scope `model`: the layers whose scores decide for all, `first`, `last` or numbers from 0; by default the mean of all layers.
+    #[serde(default)]
+    #[schemars(schema_with = "names::deciding_layers")]
+    pub layers: Option<Spanned<Vec<DecidingLayer>>>,
     /// The first tokens of a text that are never evicted: tokens such as 4, a whole percentage of the cache size such as "10%", or
     /// `prompt`: none of its tokens leaves, and the cache size is that of what follows it.
     #[serde(default)]
@@ -206,6 +217,18 @@ pub(super) struct PolicyYaml {
     /// layer has the same size.
     #[schemars(extend("default" = null))]
     pub budget: Option<Spanned<BudgetYaml>>,
+}
+
+/// What a query attends to among all entries.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SelectYaml {
+    /// What ranks the entries for a query: a name, or a formula such as "logit". In it, `attention` is that to all entries.
+    #[schemars(schema_with = "names::scores")]
+    pub score: Spanned<String>,
+    /// The first layer whose queries select; in those before it they attend to all entries.
+    #[serde(default)]
+    pub from_layer: usize,
 }
 
 /// How layers or heads share their entries: `pyramid`, `layers`, `pool` or `heads`.

@@ -2,12 +2,12 @@
 
 use indexmap::IndexMap;
 
-use super::keys::{BudgetYaml, HeadsYaml, PolicyYaml, ShareYaml};
+use super::keys::{BudgetYaml, HeadsYaml, PolicyYaml, SelectYaml, ShareYaml};
 use super::schema::names::fixed_policies;
 use crate::eviction::formula::{Formula, Pool};
 use crate::eviction::{
-    Amount, Budget, BudgetPool, CacheOptions, DefinedPolicy, KnownPolicies, NamedPolicy, Policy, PolicyError,
-    Schedule, Score, WrittenPolicy,
+    Amount, Budget, BudgetPool, CacheOptions, DecidingLayer, DecidingLayers, DefinedPolicy, KnownPolicies,
+    NamedPolicy, Policy, PolicyError, Schedule, Score, WrittenPolicy,
 };
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
@@ -19,7 +19,27 @@ pub(super) fn definitions(
     let mut defined = Vec::new();
     for (Spanned { value: name, referenced, .. }, shape) in define {
         check_name(&name, referenced)?;
-        let PolicyYaml { score, pool: of_heads, scope, keep_first, keep_recent, schedule, budget, format } = shape;
+        let PolicyYaml {
+            score,
+            select,
+            pool: of_heads,
+            scope,
+            layers,
+            keep_first,
+            keep_recent,
+            schedule,
+            budget,
+            format,
+        } = shape;
+        let (score, select_from) = match (score, select) {
+            (Some(score), None) => (score, None),
+            (None, Some(SelectYaml { score, from_layer })) => (score, Some(from_layer)),
+            _ => {
+                let message = format!("`{name}` needs one of `score` and `select`");
+                let hint = "write `score: FORMULA` if entries leave, and `select: {score: FORMULA}` if each query selects";
+                return yaml::refuse(referenced, message, hint);
+            }
+        };
         let score = match Score::new(&score.value, of_heads) {
             Ok(score) => score,
             Err(error) => {
@@ -28,8 +48,14 @@ pub(super) fn definitions(
             }
         };
         let budget = budget.map(|budget| budget_of(budget, of_heads)).transpose()?.unwrap_or_default();
+        let deciding = |layers: Spanned<Vec<DecidingLayer>>| {
+            DecidingLayers::new(layers.value).or_else(|error| {
+                yaml::refuse(layers.referenced, format!("{error:#}"), "leave out `layers` for the mean of all")
+            })
+        };
+        let layers = layers.map(deciding).transpose()?;
         let schedule = schedule.or(of_sweep).unwrap_or_default();
-        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
+        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from, layers };
         defined.push(DefinedPolicy { name, policy, format });
     }
     Ok(defined)

@@ -428,6 +428,52 @@ fn scores_without_what_they_need_are_reported() {
     insta::assert_snapshot!(said);
 }
 
+/// Policies whose queries select, and those with one decision for all layers.
+#[test]
+fn selections_and_decisions_of_the_model_are_read() {
+    let policies = "policies: [top-k, quest, quest@1+4, pages, first, all]".replace("@1+4", "+4@1");
+    let sweep_of = |define: &str, policies: &str, task: &str| {
+        format!(
+            "models: [random-tiny]\n{policies}\ncache_sizes: [64]\npositions: slot\ndefine: {{{define}}}\ntasks: [{task}]\n"
+        )
+    };
+    let perplexity = "{perplexity: {dataset: random-words, length: 512, prompt: 50%}}";
+    let define = "pages: {select: {score: \"page_bound(8)\", from_layer: 1}, scope: layer}, \
+                  first: {score: attention, scope: model, layers: [0]}, all: {score: attention, scope: model}";
+    let cells = sweep(&sweep_of(define, &policies, perplexity)).expand();
+    let found: Vec<String> =
+        cells.iter().map(|cell| format!("{}: {}", cell.label(), cell.cache.rule.definition().unwrap())).collect();
+    let of = |score: &str, scope: &str, first: usize, schedule: &str, more: &str| {
+        let recent = usize::from(more == " select_from=2");
+        format!(
+            "score={score} scope={scope} keep_first={first} keep_recent={recent} budget=uniform schedule={schedule}{more}"
+        )
+    };
+    // Where nothing leaves no key moves.
+    let expected = [
+        format!("top-k: {}", of("last_attention", "head", 0, "1", " select_from=0")),
+        format!("quest: {}", of("page_bound(16)", "head", 0, "cut", " select_from=2")),
+        format!("quest+4@1: {}", of("page_bound(16)", "head", 4, "1", " select_from=2")),
+        format!("pages: {}", of("page_bound(8)", "layer", 0, "1", " select_from=1")),
+        format!("first@slot: {}", of("last_attention", "model first", 0, "1", "")),
+        format!("all@slot: {}", of("last_attention", "model", 0, "1", "")),
+    ];
+    assert_eq!(found, expected);
+    let mut said = String::new();
+    for (define, policies, task, place) in [
+        ("mine: {score: attention, select: {score: logit}, scope: head}", "mine", perplexity, "mine: {score"),
+        ("mine: {scope: head}", "mine", perplexity, "mine: {scope"),
+        ("mine: {score: attention, scope: model, layers: []}", "mine", perplexity, "[]}}"),
+        ("mine: {score: attention, scope: head, layers: [first]}", "mine", perplexity, "mine]"),
+        ("mine: {score: \"page_bound(16)\", scope: layer}", "mine", perplexity, "mine]"),
+        ("", "top-k@8", perplexity, "top-k@8"),
+        ("", "top-k", "{retention: {dataset: random-words}}", "{retention"),
+    ] {
+        said += &refusal(&sweep_of(define, &format!("policies: [{policies}]"), task), place);
+    }
+    insta::assert_snapshot!(said);
+}
+
 /// A preset has a schedule of its own, before which the sweep's goes, and before that the policy's.
 #[test]
 fn a_preset_says_when_entries_leave() {

@@ -148,7 +148,7 @@ impl CacheConfig {
                 self.mean(policy, |own| (held(own, tokens.start) + held(own, tokens.end)) / 2.0)
             }
             // Half of what is evicted at once is there on average.
-            Some(policy) if !policy.awaits_prompt() => {
+            Some(policy) if !policy.awaits_prompt() && !policy.selects() => {
                 self.mean(policy, |own| of_head(own.size.saturating_add(policy.schedule.buffer() / 2)))
             }
             _ => of_head(usize::MAX),

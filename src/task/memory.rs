@@ -36,6 +36,8 @@ pub enum Pieces {
 pub struct CacheMemory {
     /// Mean over the predicted tokens, while each is predicted.
     pub held: f64,
+    /// Mean over these tokens of what predicting one reads of the cache.
+    pub read: f64,
     /// The most between two tokens, reading included; a prompt that is cut is held whole.
     pub peak: u64,
 }
@@ -86,7 +88,11 @@ impl SampleLengths {
 impl CacheConfig {
     /// Bytes that the cache holds on average while each of the `predicted` tokens is predicted.
     fn mean_memory(&self, shape: &ModelShape, lengths: &SampleLengths) -> f64 {
-        let held = shape.held_bytes((self.sized(), self.cache.options), lengths.whole());
+        self.mean_over(lengths, shape.held_bytes((self.sized(), self.cache.options), lengths.whole()))
+    }
+
+    /// The mean over the `predicted` tokens of a number of the tokens that were read before.
+    fn mean_over(&self, lengths: &SampleLengths, held: impl Fn(usize) -> u64) -> f64 {
         let piece = self.cache.rule.piece();
         let seen = |at: usize| piece.map_or(at, |size| lengths.in_piece(size, at));
         let sum: u64 = lengths.predicted.clone().map(|at| held(seen(at))).sum();
@@ -119,12 +125,13 @@ impl CacheConfig {
             return None;
         }
         let cuts_once = |policy: SizedPolicy| policy.schedule.cuts() && policy.schedule.every().is_none();
-        match self
-            .sized()
-            .filter(|policy| policy.score.block().is_some() && self.evicting(lengths.tokens).is_some())
-        {
+        match self.sized().filter(|policy| {
+            policy.score.block().is_some() && !policy.selects() && self.evicting(lengths.tokens).is_some()
+        }) {
             None => Some(CacheMemory {
                 held: self.mean_memory(shape, lengths),
+                read: self
+                    .mean_over(lengths, shape.read_bytes((self.sized(), self.cache.options), lengths.whole())),
                 peak: self.peak_memory(shape, lengths),
             }),
             Some(policy) if cuts_once(policy) => Some(self.memory_with_blocks(shape, lengths, after_cut?)),
@@ -152,10 +159,8 @@ impl CacheConfig {
         };
         let all: Vec<u64> = lengths.predicted.clone().map(held).collect();
         let whole = shape.held_bytes((None, self.cache.options), 0)(lengths.whole());
-        CacheMemory {
-            held: all.iter().sum::<u64>() as f64 / all.len().max(1) as f64,
-            peak: all.into_iter().max().unwrap_or(0).max(whole),
-        }
+        let mean = all.iter().sum::<u64>() as f64 / all.len().max(1) as f64;
+        CacheMemory { held: mean, read: mean, peak: all.into_iter().max().unwrap_or(0).max(whole) }
     }
 
     /// Makes the configuration of one sample: a size that is a share or an amount of memory becomes entries. A share that is less than the

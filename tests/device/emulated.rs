@@ -152,7 +152,8 @@ fn rule(rng: &mut Rng, of_host: bool, schedule: Schedule) -> (Policy, usize) {
             }),
             _ => Budget::Uniform,
         };
-        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
+        let (select_from, layers) = (None, None);
+        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from, layers };
         let size = rng.usize(3..40);
         if policy.check(size, &vec![true; tiny_shape().layers], tiny_shape().heads.kv_heads).is_ok() {
             return (policy, size);

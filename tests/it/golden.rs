@@ -41,7 +41,8 @@ struct Case {
     /// The first tokens that are the prompt, where the schedule cuts.
     prompt: Option<usize>,
     nll: Vec<f64>,
-    survivors: Vec<Vec<Vec<u32>>>,
+    /// None where queries select, as nothing leaves.
+    survivors: Option<Vec<Vec<Vec<u32>>>>,
 }
 
 /// A policy of a score's formula.
@@ -54,6 +55,10 @@ struct Defined {
     keep_first: serde_json::Value,
     keep_recent: serde_json::Value,
     budget: Option<BudgetJson>,
+    /// The first layer whose queries select.
+    select_from: Option<usize>,
+    /// The layers that decide for all.
+    layers: Option<Vec<serde_json::Value>>,
 }
 
 /// As sweeps spell it.
@@ -76,10 +81,10 @@ fn score_in(folder: &Path, formula: &str, pool: Pool) -> Score {
 fn preset_in(folder: &Path, name: &str) -> Option<Policy> {
     let of_file = PRESETS.iter().find(|preset| preset.name == name && preset.score.contains("dot("));
     let Some(preset) = of_file else { return presets::by_name(name) };
-    let Preset { scope, keep_first, keep_recent, schedule, .. } = *preset;
+    let Preset { scope, keep_first, keep_recent, schedule, select_from, .. } = *preset;
     let budget = preset.budget().unwrap();
     let score = score_in(folder, preset.score, Pool::Mean);
-    Some(Policy { score, scope, keep_first, keep_recent, budget, schedule })
+    Some(Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from, layers: None })
 }
 
 impl Defined {
@@ -109,6 +114,12 @@ impl Defined {
             keep_recent: amount(&self.keep_recent),
             budget,
             schedule: Schedule::default(),
+            select_from: self.select_from,
+            layers: self.layers.as_ref().map(|layers| {
+                let names =
+                    layers.iter().map(|layer| layer.as_str().map_or_else(|| layer.to_string(), str::to_owned));
+                names.collect::<Vec<_>>().join(",").parse().unwrap()
+            }),
         }
     }
 }
@@ -188,8 +199,11 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
                 assert!(difference < TOLERANCE, "{name}: NLL of token {t} is {got}, not {want}");
                 worst = worst.max(difference);
             }
-            assert_eq!(survivors.len(), case.survivors.len(), "{name}: layers");
-            for (layer, (got, want)) in survivors.iter().zip(&case.survivors).enumerate() {
+            let all =
+                || survivors.iter().map(|layer| vec![(0..tokens.len() as u32).collect(); layer.len()]).collect();
+            let expected: Vec<Vec<Vec<u32>>> = case.survivors.clone().unwrap_or_else(all);
+            assert_eq!(survivors.len(), expected.len(), "{name}: layers");
+            for (layer, (got, want)) in survivors.iter().zip(&expected).enumerate() {
                 // A layer without a policy has one group, whose entries every head holds.
                 let got = if got.len() == 1 { vec![got[0].clone(); want.len()] } else { got.clone() };
                 assert_eq!(&got, want, "{name}: survivors of layer {layer}");
@@ -302,6 +316,18 @@ fn budgets() {
 #[test]
 fn scores() {
     check_policies("scores", 50);
+}
+
+/// Queries that select what they attend to, against the same definition.
+#[test]
+fn selection() {
+    check_policies("selection", 18);
+}
+
+/// One decision for all layers, against the same definition.
+#[test]
+fn deciding() {
+    check_policies("deciding", 16);
 }
 
 /// What NVIDIA/kvpress 0.5.5 keeps of a prompt, or while it decodes, and how likely the tokens after the prompt are then.

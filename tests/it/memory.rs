@@ -152,6 +152,42 @@ fn held_bytes_are_those_of_the_log() {
     assert!(cells >= 40, "{cells}");
 }
 
+/// What a token's prediction reads: all that is held where entries leave, and by hand where queries select.
+#[test]
+fn read_bytes_are_of_what_queries_attend_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write_texts(path, 1, 300);
+    let sweep = format!(
+        "models: [pocket]\npolicies: [full, tova@cut, h2o@8, top-k, top-k@cut@q8_0, quest]\ncache_sizes: [20, 48]\n\
+         tasks:\n  - perplexity: {{dataset: ./texts, length: {TOKENS}, prompt: {PROMPT}, books: 1, chunks_per_book: 1}}\n"
+    );
+    fs::write(path.join("read.yaml"), sweep).unwrap();
+    run(path, &["run", "read.yaml", "--no-report", "--results", "read"]).with_code(0);
+    // Four layers of two heads, with keys and values of 32 numbers.
+    let (all, each) = (8.0, |format: Option<&str>| if format == Some("q8_0") { 68.0 } else { 128.0 });
+    let mean = |of: &dyn Fn(usize) -> f64| (PROMPT..TOKENS).map(of).sum::<f64>() / (TOKENS - PROMPT) as f64;
+    let rows = measured(&path.join("read"));
+    let mut selecting = 0;
+    for row in rows.iter().filter(|row| row.metric == "nll" && row.slice.is_none()) {
+        let each = each(row.format.as_deref());
+        let size = row.cache_size.map_or(0.0, f64::from);
+        // Of the first two layers all is read, and of the others the bounds of pages: two keys of 16 bits a number each.
+        let expected = match row.policy.as_str() {
+            "top-k" => mean(&|_| all * each * size),
+            "quest" => mean(&|held| all / 2.0 * (each * (held as f64 + size) + 128.0 * held.div_ceil(16) as f64)),
+            _ => row.held_bytes.unwrap(),
+        };
+        let what = format!("{} {:?}", row.variant(), row.cache_size);
+        assert!((row.read_bytes.unwrap() - expected).abs() < 1e-6, "{what}: {:?} and {expected}", row.read_bytes);
+        if row.select_from.is_some() {
+            assert_eq!(row.held_bytes, Some(mean(&|held| all * each * held as f64)), "{what}");
+            selecting += 1;
+        }
+    }
+    assert_eq!(selecting, 6);
+}
+
 /// Bytes of a key or value of 32 numbers of the built-in model, by hand: integers, and scales in f16.
 fn bytes_of_vector(format: &str) -> usize {
     match format.trim_end_matches('h') {

@@ -40,7 +40,9 @@ fn policies() -> Vec<(String, Policy)> {
         let keep_first = FirstTokens::Count(Amount::Percent(3));
         let (keep_recent, budget) = (Amount::Tokens(7), Budget::Uniform);
         let schedule = Schedule::default();
-        let policy = Policy { score, scope: Scope::Head, keep_first, keep_recent, budget, schedule };
+        let (select_from, layers) = (None, None);
+        let policy =
+            Policy { score, scope: Scope::Head, keep_first, keep_recent, budget, schedule, select_from, layers };
         policies.push((policy.to_string(), policy));
     }
     for (name, shares) in [("tova", [5.0, 3.0]), ("h2o", [3.0, 4.0]), ("random", [1.0, 2.0])] {

@@ -50,7 +50,7 @@ fn every_column_that_repeats_is_compared() {
     let options = Options { exact: Some(0.0), ..Options::default() };
     let before = changed(cell("nll", &[("a", "a", 200.0, 100.0)]), |row| {
         (row.sample_id, row.data) = ("1".into(), "1".into());
-        (row.held_bytes, row.peak_bytes) = (Some(0.5), Some(1));
+        (row.held_bytes, row.peak_bytes, row.read_bytes) = (Some(0.5), Some(1), Some(0.5));
     });
     let of = |change: Change| compared(&before, &changed(before.clone(), change), &options);
     // Each column of a row that pairs it, must repeat, or may differ.
@@ -78,7 +78,7 @@ fn every_column_that_repeats_is_compared() {
         ("dtype", |row| row.dtype = "f32".into()),
         ("arithmetic", |row| row.arithmetic = "fast".into()),
     ];
-    let repeated: [(&str, Change); 17] = [
+    let repeated: [(&str, Change); 19] = [
         ("score", |row| row.score = Some("2".into())),
         ("scope", |row| row.scope = Some("2".into())),
         ("keep_first", |row| row.keep_first = 2),
@@ -96,6 +96,8 @@ fn every_column_that_repeats_is_compared() {
         ("held_bytes", |row| row.held_bytes = Some(1.0)),
         ("peak_bytes", |row| row.peak_bytes = Some(2)),
         ("allocated_bytes", |row| row.allocated_bytes += 1),
+        ("read_bytes", |row| row.read_bytes = Some(1.0)),
+        ("select_from", |row| row.select_from = Some(2)),
     ];
     let free: [(&str, Change); 15] = [
         ("definition", |row| row.definition = Some("2".into())),

@@ -117,7 +117,9 @@ impl Expr {
     pub fn block(&self) -> Option<usize> {
         let Expr::Call(function, arguments) = self else { return self.is_constant().then_some(0) };
         match (function, arguments.as_slice()) {
-            (Function::Block, [_, Expr::Number(tokens)]) => Some(*tokens as usize),
+            (Function::Block, [_, Expr::Number(tokens)]) | (Function::PageBound, [Expr::Number(tokens)]) => {
+                Some(*tokens as usize)
+            }
             (function, arguments) if matches!(function.row().kind, Kind::Sign(_) | Kind::Entry | Kind::Heads) => {
                 arguments.iter().map(Expr::block).try_fold(0, |block, own| match (block, own?) {
                     (0, own) | (own, 0) => Some(own),

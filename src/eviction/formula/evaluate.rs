@@ -281,6 +281,9 @@ impl Scorer {
                         let values = row.vectors.values(kv_head, mask.len());
                         statistics::lag_score(tokens as usize, [&keys, &values], entries, out);
                     }
+                    Operation::Function(Function::PageBound, tokens) => {
+                        row.vectors.page_bounds(row.attention.row, head, tokens as usize, out);
+                    }
                     Operation::Function(function, positions) if instruction.expects() => {
                         let keys = row.vectors.keys(head / per_kv, mask);
                         let positions = positions as usize;

@@ -74,7 +74,7 @@ pub(super) fn range(expr: &Expr) -> Option<(f64, f64)> {
         Function::Less | Function::AtMost | Function::Equal | Function::Unequal | Function::TokenIn => Some(SHARE),
         Function::LagScore => Some(SHARE),
         Function::ExpectedAttention | Function::ExpectedAttentionMean => Some(NOT_NEGATIVE),
-        Function::Dot | Function::RotatedDot => Some(ALL),
+        Function::Dot | Function::RotatedDot | Function::PageBound => Some(ALL),
     }
 }
 

@@ -106,6 +106,7 @@ pub enum Function {
     Dot,
     RotatedDot,
     TokenIn,
+    PageBound,
 }
 
 /// What a function looks at.

@@ -159,6 +159,16 @@ impl Past<'_> {
             Expr::Call(Function::ExpectedAttentionMean, n) => {
                 self.expected(constant(&n[0]), own, false, entry, step)
             }
+            Expr::Call(Function::PageBound, n) => {
+                let page = seen.living.iter().filter(|other| *other / constant(&n[0]) == entry / constant(&n[0]));
+                let page: Vec<&usize> = page.collect();
+                let bound = |(d, q): (usize, &f32)| {
+                    let products =
+                        page.iter().map(|at| f64::from(*q) * f64::from(self.case.key(kv_head, **at)[d]));
+                    products.fold(f64::MIN, f64::max)
+                };
+                0.5 * self.case.query(own, step).iter().enumerate().map(bound).sum::<f64>()
+            }
             Expr::Call(Function::Dot | Function::RotatedDot, _) => unreachable!("not among the generated"),
             Expr::Call(function, arguments) => {
                 let [x, ..] = arguments.as_slice() else { unreachable!() };
@@ -238,6 +248,7 @@ impl Past<'_> {
                     | Function::LagScore
                     | Function::Dot
                     | Function::RotatedDot
+                    | Function::PageBound
                     | Function::TokenIn => unreachable!("they have no values as arguments"),
                 }
             }

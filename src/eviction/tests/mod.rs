@@ -1,7 +1,9 @@
 //! The scan against the definition, on generated logits. A layer's logits don't depend on its evictions, so no
 //! model is needed.
 
+mod deciding;
 mod definition;
+mod select;
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -89,6 +91,17 @@ impl Vectors for Columns<'_> {
             for (position, logit) in self.1[kv_head][..columns].iter().zip(logits) {
                 *logit = self.0.logit(kv_head * per_kv + at / rows, *query as usize, *position);
             }
+        }
+    }
+
+    fn page_bounds(&self, row: usize, head: usize, tokens: usize, out: &mut [f32]) {
+        let (query, all) = (self.query(row, head), &self.1[head / self.0.heads.per_kv_head()][..out.len()]);
+        for (out, own) in out.iter_mut().zip(all) {
+            let keys = all.iter().filter(|other| *other / tokens == own / tokens);
+            let keys: Vec<&[f32]> =
+                keys.map(|other| self.0.key(head / self.0.heads.per_kv_head(), *other)).collect();
+            let bound = |d: usize| keys.iter().map(|key| query[d] * key[d]).fold(f32::NEG_INFINITY, f32::max);
+            *out = 0.5 * (0..DIM).map(bound).sum::<f32>();
         }
     }
 
@@ -281,7 +294,19 @@ fn policies() -> impl Strategy<Value = (Policy, usize)> {
             let keep_recent = Amount::Tokens(recent.min(size - keep_first));
             let keep_first = FirstTokens::tokens(keep_first);
             let (budget, schedule) = (Budget::Uniform, Schedule::default());
-            (Policy { score, scope, keep_first, keep_recent, budget, schedule }, size)
+            (
+                Policy {
+                    score,
+                    scope,
+                    keep_first,
+                    keep_recent,
+                    budget,
+                    schedule,
+                    select_from: None,
+                    layers: None,
+                },
+                size,
+            )
         })
     })
 }
@@ -609,7 +634,7 @@ proptest! {
         let expr = formula::parse::parse(&written).unwrap();
         let SizedPolicy { policy: Policy { scope, keep_first, keep_recent, .. }, size, .. } = case.policy;
         let (budget, schedule) = (Budget::Uniform, Schedule::default());
-        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
+        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from: None, layers: None };
         prop_assume!(!max || !written.contains("pooled("));
         let tokens = case.tokens.min(30);
         // Whole blocks leave all heads at once.
@@ -666,9 +691,8 @@ proptest! {
             Some(schedule) => scheduled(case, schedule, prompt),
             None => case,
         };
-        let SizedPolicy { policy: Policy { scope, keep_first, keep_recent, schedule, .. }, size, .. } = case.policy;
-        let budget = Budget::Uniform;
-        let policy = |score| Policy { score, scope, keep_first, keep_recent, budget, schedule }.at(size).unwrap();
+        let SizedPolicy { policy: Policy { scope, .. }, size, .. } = case.policy;
+        let policy = |score| Policy { score, ..*case.policy }.at(size).unwrap();
         // The oldest leaves in every group alike.
         prop_assume!(!by_age || scope == Scope::Layer);
         agrees_under(&Case { policy: policy(same), ..case }, policy(Score::Custom(custom)))?;
@@ -721,7 +745,7 @@ fn plain_case(tokens: usize) -> Case {
 fn policy_of(score: Score, keep_recent: usize) -> Policy {
     let (keep_first, keep_recent) = (FirstTokens::default(), Amount::Tokens(keep_recent));
     let (scope, budget, schedule) = (Scope::Layer, Budget::Uniform, Schedule::default());
-    Policy { score, scope, keep_first, keep_recent, budget, schedule }
+    Policy { score, scope, keep_first, keep_recent, budget, schedule, select_from: None, layers: None }
 }
 
 /// The entries that leave a cache of so many, one by one.

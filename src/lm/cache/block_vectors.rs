@@ -18,6 +18,36 @@ pub(in crate::lm) struct BlockVectors<'a> {
     /// Queries of the block before rotation: (rows, heads, dim)
     pub queries: &'a [f32],
     pub frequencies: &'a Frequencies,
+    /// Bounds of pages, of each length that a score asks for.
+    pub pages: &'a [PageBounds],
+}
+
+/// What scores know of the keys in pages of `tokens` consecutive tokens, in a cache from which none leaves.
+pub(in crate::lm) struct PageBounds {
+    tokens: usize,
+    /// The least and the largest number that the keys of each column's page have in each dimension, up to that column:
+    /// (kv_heads)(columns, dim)
+    least: Vec<Vec<f32>>,
+    largest: Vec<Vec<f32>>,
+    /// Rotated and scaled queries of the block: (heads, rows, dim)
+    queries: Vec<f32>,
+}
+
+impl PageBounds {
+    pub fn new(tokens: usize, keys: &Store, columns: &[usize], dim: usize, queries: &[f32]) -> PageBounds {
+        let running = |choose: fn(f32, f32) -> f32| -> Vec<Vec<f32>> {
+            let of_head = |(head, columns): (usize, &usize)| {
+                let mut bounds = keys.vectors(head, *columns, dim).into_owned();
+                for column in (0..*columns).filter(|column| column % tokens > 0) {
+                    let (before, own) = bounds[(column - 1) * dim..].split_at_mut(dim);
+                    own.iter_mut().zip(before).for_each(|(own, before)| *own = choose(*own, *before));
+                }
+                bounds
+            };
+            columns.iter().enumerate().map(of_head).collect()
+        };
+        PageBounds { tokens, least: running(f32::min), largest: running(f32::max), queries: queries.to_vec() }
+    }
 }
 
 /// Keys as they are rotated at this step.
@@ -93,6 +123,23 @@ impl Vectors for BlockVectors<'_> {
             }
         }
         self.shape.cap(logits);
+    }
+
+    fn page_bounds(&self, row: usize, head: usize, tokens: usize, out: &mut [f32]) {
+        let Some(pages) = self.pages.iter().find(|pages| pages.tokens == tokens) else {
+            return out.fill(f32::NAN);
+        };
+        let AttentionShape { heads, head_dim: dim, .. } = *self.shape;
+        let (rows, kv_head) = (pages.queries.len() / (heads.heads * dim), head / heads.per_kv_head());
+        let query = &pages.queries[(head * rows + row) * dim..][..dim];
+        // Where the query is negative, the least number of the keys gives the most.
+        let positive: Vec<f32> = query.iter().map(|x| x.max(0.0)).collect();
+        let negative: Vec<f32> = query.iter().map(|x| x.min(0.0)).collect();
+        for (page, out) in out.chunks_mut(tokens).enumerate() {
+            let last = (page * tokens + out.len() - 1) * dim;
+            let [least, largest] = [&pages.least, &pages.largest].map(|bounds| &bounds[kv_head][last..][..dim]);
+            out.fill(vector::dot(&positive, largest) + vector::dot(&negative, least));
+        }
     }
 
     fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]) {

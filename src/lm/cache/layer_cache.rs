@@ -48,7 +48,7 @@ impl LayerCache {
                 let most = |own: SizedPolicy| match own.size {
                     // Nothing leaves this head.
                     usize::MAX => plan.expect,
-                    size if own.awaits_prompt() => plan.expect.max(size),
+                    size if own.awaits_prompt() || own.selects() => plan.expect.max(size),
                     size => size.saturating_add(own.schedule.buffer()),
                 };
                 let rooms = policy.of_heads(heads.kv_heads).map(|own| most(own).saturating_add(BLOCK));

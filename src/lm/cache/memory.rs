@@ -18,8 +18,8 @@ use super::plan::{MemoryPlan, salt};
 use super::scratch::{ReadStats, Scratch};
 use super::store::{Store, values_of};
 use crate::eviction::{
-    BudgetPool, CacheEntries, Eviction, LayerEntries, PoolOver, RecordedAttention, ScoreCount, SizedPolicy,
-    Vectors, evict_together,
+    CacheEntries, Eviction, LayerEntries, PoolOver, RecordedAttention, ScoreCount, SizedPolicy, Vectors,
+    evict_together,
 };
 use crate::lm::gpu::cache::CutTables;
 use crate::lm::shape::caches::BLOCK;
@@ -310,10 +310,9 @@ impl Memory {
         }
     }
 
-    /// The layers that share their entries with others.
+    /// The layers whose entries leave when those of others do.
     fn pooled(&self) -> impl Iterator<Item = &LayerCache> {
-        let shares = |pool: BudgetPool| pool.over == PoolOver::Model;
-        self.layers.iter().filter(move |layer| layer.entries.pool().is_some_and(shares))
+        self.layers.iter().filter(|layer| layer.entries.joins_others())
     }
 
     /// Tokens that can be read before states have to be kept for a fork that starts there.
@@ -407,7 +406,14 @@ pub(in crate::lm) fn vectors_of<'a>(
         Keys::Absolute(keys) => (CachedKeys::Absolute(keys), values_of(keys, values)),
         Keys::Rerotated(keys) => (CachedKeys::Rerotated(keys), values),
     };
-    Some(BlockVectors { shape, keys, values, queries: &[], frequencies: shape.rope.frequencies(is_long) })
+    Some(BlockVectors {
+        shape,
+        keys,
+        values,
+        queries: &[],
+        frequencies: shape.rope.frequencies(is_long),
+        pages: &[],
+    })
 }
 
 /// The rooms of a layer's key-value heads, with a block. They grow where nothing leaves any more.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::store::Store;
-use crate::eviction::Normaliser;
+use crate::eviction::{Eviction, Normaliser};
 
 /// Buffers that are reused from block to block.
 #[derive(Debug, Default)]
@@ -20,6 +20,8 @@ pub(in crate::lm) struct Scratch {
     pub all_logits: Vec<f32>,
     /// What layers without a cache attend to, of the tokens that are read now, by the layer whose cache it is.
     pub shared: BTreeMap<usize, Vec<SharedBlock>>,
+    /// What has left the first layer of the tokens that are read now, where that decides for all layers.
+    pub decided: Vec<Eviction>,
     /// Time so far.
     pub stats: ReadStats,
 }

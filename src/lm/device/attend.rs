@@ -242,7 +242,7 @@ impl GpuAttention {
         let of_heads = |vectors| Store::Floats(Table::full(vectors, shape.heads.kv_heads, shape.head_dim));
         let [keys, values] = cache.download(&*self.gpu, seen)?.map(of_heads);
         let (keys, frequencies) = (CachedKeys::Absolute(&keys), shape.rope.frequencies(is_long));
-        let vectors = BlockVectors { shape, keys, values: &values, queries: &[], frequencies };
+        let vectors = BlockVectors { shape, keys, values: &values, queries: &[], frequencies, pages: &[] };
         policies.iter_mut().for_each(|own| own.score_last_rows(&vectors));
         Ok(())
     }

@@ -14,12 +14,12 @@ use rayon::prelude::*;
 
 use super::decoder::Layer;
 use super::parts::{Part, Reading};
-use crate::eviction::{BlockScan, CacheEntries, Eviction, Heads, NewEntries, Normaliser, Queries, Wanted};
+use crate::eviction::{BlockScan, CacheEntries, Eviction, Heads, Led, NewEntries, Normaliser, Queries, Wanted};
 use crate::lm::arithmetic::not_negative;
 use crate::lm::arithmetic::product::{Right, product};
 use crate::lm::arithmetic::rows::on_host;
 use crate::lm::cache::attention_shape::AttentionShape;
-use crate::lm::cache::block_vectors::{BlockVectors, CachedKeys};
+use crate::lm::cache::block_vectors::{BlockVectors, CachedKeys, PageBounds};
 use crate::lm::cache::layer_cache::{HostTables, Keys, LayerCache, Tables};
 use crate::lm::cache::rerotation::RerotatedKeys;
 use crate::lm::cache::rope::{Angles, Frequencies, rotate_head};
@@ -224,6 +224,9 @@ impl<'a> Projections<'a> {
         if self.shape.is_shared {
             scratch.shared.insert(self.shape.cache, Vec::new());
         }
+        if entries.leads_or_follows() == Some(Led::Leads) {
+            scratch.decided.clear();
+        }
         let mut start = 0;
         while start < rows {
             // Now all that leaves after the token before has left, also where layers evict together or a prompt was cut.
@@ -281,10 +284,12 @@ impl<'a> Projections<'a> {
         if !values.is_empty() {
             values.put(&held, self.new.values);
         }
+        let pages = entries.wants().pages;
         let mut scan = entries.begin(rows, &self.new);
         if self.shape.is_shared {
             scan.remember_masks();
         }
+        scan.follow(&scratch.decided);
         let values = &*values;
         let logits = sized(&mut scratch.logits, heads * rows * stride);
         let queries = sized(&mut scratch.queries, heads * rows * dim);
@@ -301,11 +306,14 @@ impl<'a> Projections<'a> {
                         keys.put_by_head(&held, &new);
                     }
                 }
+                let pages = pages.into_iter().map(|page| PageBounds::new(page, keys, &columns, dim, queries));
+                let pages: Vec<PageBounds> = pages.collect();
                 keys.turn(queries);
                 scan.keep_queries(&self.queries(queries, &self.scales(position)));
                 self.logits_of_all(queries, keys, (&columns, stride), logits);
                 let clock = Instant::now();
                 let vectors = self.vectors(CachedKeys::Absolute(keys), values_of(keys, values), frequencies);
+                let vectors = BlockVectors { pages: &pages, ..vectors };
                 for row in 0..rows {
                     scan.step(row, logits, &mut scratch.normaliser, &vectors, log.as_deref_mut());
                 }
@@ -333,6 +341,7 @@ impl<'a> Projections<'a> {
             Keys::Rerotated(_) => values,
         };
         self.mix((logits, stride, &scratch.normaliser), (values, &columns), (mixed, out));
+        scratch.decided.extend(scan.take_decided());
         let kept = scan.finish();
         if let (Some(lost), Some(all_keys)) = (lost, all_keys) {
             let seen = entries.seen;
@@ -419,7 +428,7 @@ impl<'a> Projections<'a> {
     /// Vectors of the block's columns and rows, as scores read them.
     fn vectors(&self, keys: CachedKeys<'a>, values: &'a Store, frequencies: &'a Frequencies) -> BlockVectors<'a> {
         let (shape, queries) = (self.shape, self.new.queries);
-        BlockVectors { shape, keys, values, queries, frequencies }
+        BlockVectors { shape, keys, values, queries, frequencies, pages: &[] }
     }
 
     /// Number of key-value heads per task of a thread, so that a task is worth waking a thread.

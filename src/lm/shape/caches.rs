@@ -144,9 +144,34 @@ impl ModelShape {
     /// The first `prompt` of the tokens are the prompt; a cache that is cut has been cut after them.
     pub fn held_bytes(
         &self,
-        (policy, options): (Option<SizedPolicy>, CacheOptions),
+        cache: (Option<SizedPolicy>, CacheOptions),
         prompt: usize,
     ) -> impl Fn(usize) -> u64 + '_ {
+        let states = self.state_bytes() / 2;
+        let of_entries = self.bytes_after(cache, move |policy, tokens| (policy.entries_after(tokens, prompt), 0));
+        move |tokens| states + of_entries(tokens)
+    }
+
+    /// Returns a function from tokens that were read to the bytes that the next step reads of a cache, counted as those that it
+    /// [holds](Self::held_bytes): all of them, or, where queries select, the entries that they attend to, and the least and largest numbers
+    /// of the keys of pages, 16 bits each, by which these are chosen. What another score reads to choose is not counted.
+    pub fn read_bytes(
+        &self,
+        cache: (Option<SizedPolicy>, CacheOptions),
+        prompt: usize,
+    ) -> impl Fn(usize) -> u64 + '_ {
+        let states = self.state_bytes() / 2;
+        let of_entries = self.bytes_after(cache, move |policy, tokens| policy.read_after(tokens, prompt));
+        move |tokens| states + of_entries(tokens)
+    }
+
+    /// Returns a function from tokens that were read to counted bytes of keys and values of all heads: of as many entries of each head as
+    /// `of_head` says, and of the bounds of so many pages.
+    fn bytes_after(
+        &self,
+        (policy, options): (Option<SizedPolicy>, CacheOptions),
+        of_head: impl Fn(SizedPolicy, usize) -> (usize, usize),
+    ) -> impl Fn(usize) -> u64 {
         // Heads that hold the same number of entries of the same length at any time, and how many these are.
         let mut alike: Vec<(usize, Option<SizedPolicy>, u64)> = Vec::new();
         let of_layer = |layer: usize| {
@@ -168,14 +193,15 @@ impl ModelShape {
                 }
             }
         }
-        let states = self.state_bytes() / 2;
         move |tokens| {
-            let held = |(layer, policy, heads): &(usize, Option<SizedPolicy>, u64)| {
-                let held = policy.map_or(tokens, |policy| policy.entries_after(tokens, prompt));
-                let held = held.min(tokens - self.attention[*layer].first_seen(tokens));
-                heads * self.bytes_of(*layer, options, held, VectorFormat::counted_bytes)
+            let bytes = |(layer, policy, heads): &(usize, Option<SizedPolicy>, u64)| {
+                let (entries, pages) = policy.map_or((tokens, 0), |policy| of_head(policy, tokens));
+                let entries = entries.min(tokens - self.attention[*layer].first_seen(tokens));
+                let bounds =
+                    (2 * pages * VectorFormat::default().counted_bytes(self.head_dim_of(*layer), 1)) as u64;
+                heads * (self.bytes_of(*layer, options, entries, VectorFormat::counted_bytes) + bounds)
             };
-            states + alike.iter().map(held).sum::<u64>()
+            alike.iter().map(bytes).sum::<u64>()
         }
     }
 

@@ -130,7 +130,7 @@ impl ModelShape {
     }
 
     /// Builds the shape of a model with random weights.
-    pub(in crate::lm) fn random(sizes: ModelShape) -> ModelShape {
+    pub fn random(sizes: ModelShape) -> ModelShape {
         let rope = RopeShape { theta: 10_000.0, scaling: RopeScaling::None, dims: sizes.head_dim };
         ModelShape { bos: Some(0), eos: vec![0], ..ModelShape::llama(sizes, rope) }
     }

@@ -22,7 +22,7 @@ pub(super) fn files(sources: &Sources<'_>) -> Result<Files> {
 fn points(panels: &[Panel], schedules: &Schedules) -> String {
     let mut file = header(
         "slice,quantity,policy,cache_size,value,interval_low,interval_high,minus_full,minus_full_low,minus_full_high,\
-         minus_full_nats,minus_full_nats_low,minus_full_nats_high,to_ceiling,to_ceiling_low,to_ceiling_high,chance,samples,samples_expected,clusters,weight,complete,schedule,held_bytes,peak_bytes",
+         minus_full_nats,minus_full_nats_low,minus_full_nats_high,to_ceiling,to_ceiling_low,to_ceiling_high,chance,samples,samples_expected,clusters,weight,complete,schedule,held_bytes,peak_bytes,read_bytes",
     );
     // The full cache is in the panels of entries and of shares, which no column tells apart.
     let mut lines = IndexSet::new();
@@ -38,7 +38,7 @@ fn points(panels: &[Panel], schedules: &Schedules) -> String {
             &[shown(panel.guess), point.samples.to_string(), panel.samples.to_string()],
             &[point.clusters.to_string(), point.weight.to_string(), point.complete.to_string()],
             &[shown(schedules.get(&point.policy).map(|(_, schedule)| schedule))],
-            &[shown(point.held_bytes), shown(point.peak_bytes)],
+            &[shown(point.held_bytes), shown(point.peak_bytes), shown(point.read_bytes)],
         ];
         lines.insert(line(panel, &fields));
     }

@@ -61,7 +61,7 @@ fn layers(row: &Row) -> Option<Vec<Option<SizedPolicy>>> {
     let policy = policy(row)?;
     let is_exempt = row.local_layers.as_deref() == Some("exempt");
     if (row.prefill == "cut_before_question" && policy.schedule != Schedule::CutThenEvery(1))
-        || policy.score.block().is_some()
+        || (policy.score.block().is_some() && !policy.selects())
         || (row.local_layers.is_some() && row.windows.is_none())
     {
         return None;
@@ -85,7 +85,7 @@ fn layers(row: &Row) -> Option<Vec<Option<SizedPolicy>>> {
     let sized = policy.at(row.cache_size? as usize).ok()?;
     let bounded: Vec<bool> = windows.iter().map(|window| !is_exempt || window.is_none()).collect();
     let of_layer = |(own, window): (Option<SizedPolicy>, &Option<u32>)| {
-        own.filter(|own| window.is_none_or(|window| own.size < window as usize))
+        own.filter(|own| !own.selects() && window.is_none_or(|window| own.size < window as usize))
     };
     Some(sized.of_layers(&bounded).into_iter().zip(&windows).map(of_layer).collect())
 }

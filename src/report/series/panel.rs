@@ -37,6 +37,8 @@ pub struct Point {
     pub held_bytes: Option<f64>,
     /// The most bytes that the cache of any sample holds between two tokens.
     pub peak_bytes: Option<u64>,
+    /// Bytes of the cache that the prediction of such a token reads, the mean over samples.
+    pub read_bytes: Option<f64>,
     /// Least and most entries per layer and key-value head, over samples; `None` for the full cache.
     pub entries: Option<(u32, u32)>,
     /// Whether the point covers every sample of its panel.
@@ -301,6 +303,7 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&Slice>, series: &Series,
             weight: own.weight,
             held_bytes: cell.sums.held_bytes(),
             peak_bytes: cell.sums.peak_bytes(),
+            read_bytes: cell.sums.read_bytes(),
             entries: cell.sums.entries(),
             complete: cell.sums.samples.len() == samples,
             to_ceiling: None,

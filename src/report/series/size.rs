@@ -151,11 +151,17 @@ pub enum SizeAxis {
     Held,
     /// The most bytes that were held.
     Peak,
+    /// Bytes read on average to predict one of these tokens.
+    Read,
 }
 
 impl SizeAxis {
-    pub const ALL: [(&'static str, SizeAxis); 3] =
-        [("entries", SizeAxis::Entries), ("held", SizeAxis::Held), ("peak", SizeAxis::Peak)];
+    pub const ALL: [(&'static str, SizeAxis); 4] = [
+        ("entries", SizeAxis::Entries),
+        ("held", SizeAxis::Held),
+        ("peak", SizeAxis::Peak),
+        ("read", SizeAxis::Read),
+    ];
 
     /// The place of a point, in entries, percent or MB; `None` where it has none.
     pub(crate) fn of(self, point: &Point) -> Option<f64> {
@@ -163,6 +169,7 @@ impl SizeAxis {
             SizeAxis::Entries => point.cache_size.map(Size::number),
             SizeAxis::Held => point.held_bytes.map(|bytes| bytes / 1e6),
             SizeAxis::Peak => point.peak_bytes.map(|bytes| bytes as f64 / 1e6),
+            SizeAxis::Read => point.read_bytes.map(|bytes| bytes / 1e6),
         }
     }
 
@@ -172,6 +179,7 @@ impl SizeAxis {
             SizeAxis::Entries => "cache size",
             SizeAxis::Held => "memory held on average (MB)",
             SizeAxis::Peak => "most memory held (MB)",
+            SizeAxis::Read => "cache read for a token (MB)",
         }
     }
 
@@ -181,6 +189,7 @@ impl SizeAxis {
             SizeAxis::Entries => "cache size",
             SizeAxis::Held => "memory held",
             SizeAxis::Peak => "peak memory",
+            SizeAxis::Read => "cache read",
         }
     }
 }

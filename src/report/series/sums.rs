@@ -47,8 +47,17 @@ pub struct CellSums<'a> {
 impl CellSums<'_> {
     /// Bytes that the cache holds, the mean over samples; `None` where a sample does not say it.
     pub fn held_bytes(&self) -> Option<f64> {
-        let held: Vec<f64> = self.samples.values().map(|sample| sample.row.held_bytes).collect::<Option<_>>()?;
-        (!held.is_empty()).then(|| held.iter().sum::<f64>() / held.len() as f64)
+        self.mean(|row| row.held_bytes)
+    }
+
+    /// Bytes of the cache that a token's prediction reads, the mean over samples; `None` where a sample does not say it.
+    pub fn read_bytes(&self) -> Option<f64> {
+        self.mean(|row| row.read_bytes)
+    }
+
+    fn mean(&self, of: impl Fn(&Row) -> Option<f64>) -> Option<f64> {
+        let all: Vec<f64> = self.samples.values().map(|sample| of(sample.row)).collect::<Option<_>>()?;
+        (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
     }
 
     /// Least and most entries of a sample's cache; `None` for the unbounded cache.

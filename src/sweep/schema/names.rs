@@ -63,6 +63,12 @@ pub fn scopes(_: &mut SchemaGenerator) -> Schema {
     one_of(&words(&SCOPES))
 }
 
+/// Schema of the layers that decide for all.
+pub fn deciding_layers(_: &mut SchemaGenerator) -> Schema {
+    let layer = json!({"anyOf": [{"enum": ["first", "last"]}, {"type": "integer", "minimum": 0, "maximum": u32::MAX - 1}]});
+    json_schema!({"type": ["array", "null"], "items": layer, "minItems": 1, "default": null, "examples": [["first"], [0, 5, "last"]]})
+}
+
 pub fn rope_overrides(_: &mut SchemaGenerator) -> Schema {
     one_of(ROPE_OVERRIDES)
 }

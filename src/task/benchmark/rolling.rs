@@ -118,9 +118,11 @@ impl RollingResult {
         let windows = self.windows.iter().map(|(scored, memory)| Some((*scored as f64, (*memory)?)));
         let windows: Vec<(f64, CacheMemory)> = windows.collect::<Option<_>>()?;
         let scored: f64 = windows.iter().map(|(scored, _)| scored).sum();
-        let held: f64 = windows.iter().map(|(scored, memory)| scored * memory.held).sum();
+        let mean = |of: fn(&CacheMemory) -> f64| {
+            windows.iter().map(|(scored, memory)| scored * of(memory)).sum::<f64>() / scored.max(1.0)
+        };
         let peak = windows.iter().map(|(_, memory)| memory.peak).max()?;
-        Some(CacheMemory { held: held / scored.max(1.0), peak })
+        Some(CacheMemory { held: mean(|memory| memory.held), read: mean(|memory| memory.read), peak })
     }
 }
 

@@ -12,6 +12,7 @@ for each query head and then pooled over them, by mean or max; `pooled(x)` pools
                                            unprotected, divided by n  smooth_max(x, n): the largest of these
                                            block(x, n): mean over the entries whose position has the same floor(position / n)
                                            lag_score(n)
+                                           page_bound(n): see policies.Step
     over the query heads                   pooled(x)  pooled_mean(x)  pooled_max(x)
     of the queries so far                  expected_attention(n)  expected_attention_mean(n): without their covariance
     of vectors in a file                   dot("file", "tensor")  rotated_dot("file", "tensor"), (layers, heads, dim)
@@ -27,7 +28,7 @@ blocks: `block` of the formula is n, and entries leave block by block. `reread_a
 """
 import ast, math, operator, re
 import numpy as np
-from policies import BUDGETS, PRESETS, SCHEDULES, Policy, parts, softmax
+from policies import BUDGETS, PRESETS, SCHEDULES, SELECT, Policy, parts, softmax
 
 WORDS = ["attention", "logit", "age", "position", "key_norm", "value_norm", "value_norm2", "output_shift", "key_similarity", "random",
          "gumbel", "future_attention", "projected_value_norm", "key_redundancy", "reread_attention"]
@@ -42,7 +43,7 @@ OTHERS = {"rank": [1], "softmax": [1], "share": [1], "pooled": [1], "pooled_mean
 EACH = ["pooled", "pooled_mean", "pooled_max", "min", "max", "abs", "log", "exp", "sqrt", "if_"]
 # the last argument is a whole number
 OF_ENTRIES = ["smooth", "smooth_max", "block"]
-OF_NUMBER = ["expected_attention", "expected_attention_mean", "lag_score"]
+OF_NUMBER = ["expected_attention", "expected_attention_mean", "lag_score", "page_bound"]
 OF_STRINGS = ["dot", "rotated_dot", "token_in"]
 
 
@@ -71,7 +72,8 @@ class Formula:
         match node:
             case ast.Constant() | ast.Name(id="size"):
                 return set()
-            case ast.Call(func=ast.Name(id="block"), args=[_, ast.Constant(value=n)]):
+            case ast.Call(func=ast.Name(id="block"), args=[_, ast.Constant(value=n)]) | ast.Call(
+                    func=ast.Name(id="page_bound"), args=[ast.Constant(value=n)]):
                 return {n}
             case ast.Call(func=ast.Name(id=name)) if name in EACH:
                 inner = node.args
@@ -142,7 +144,9 @@ class Formula:
                 return self.around(s, name, self.full(s, self.value(s, x)), self.whole(name, n))
             case ast.Call(func=ast.Name(id=name), args=[n], keywords=[]) if name in OF_NUMBER:
                 n = self.whole(name, n)
-                return s.lag_score(n) if name == "lag_score" else s.expected_attention(n, covariance=name == "expected_attention")
+                if name in ("lag_score", "page_bound"):
+                    return getattr(s, name)(n)
+                return s.expected_attention(n, covariance=name == "expected_attention")
             case ast.Call(func=ast.Name(id=name), keywords=[]) if name in OF_STRINGS:
                 strings = [x.value for x in node.args if isinstance(x, ast.Constant) and isinstance(x.value, str)]
                 if len(strings) == len(node.args) and strings and (name == "token_in" or len(strings) == 2):
@@ -219,12 +223,14 @@ def pool(x, how):
     return x.mean(1) if how == "mean" else x.max(1)
 
 
-def policy(text, scope, size, pool="mean", keep_first=0, keep_recent=0, schedule="1", budget=None):
+def policy(text, scope, size, pool="mean", keep_first=0, keep_recent=0, schedule="1", budget=None, select_from=None,
+           layers=None):
     rule = Formula(text, size, pool)
-    return Policy(rule, scope, size, pool, keep_first, keep_recent, rule.block, schedule, budget)
+    return Policy(rule, scope, size, pool, keep_first, keep_recent, rule.block, schedule, budget, select_from, layers)
 
 
 def of_preset(name, size):
     """The formula of a preset, under the name's scope and protection."""
     name, scope, keep_first, keep_recent = parts(name)
-    return policy(PRESETS[name][1], scope, size, "mean", keep_first, keep_recent, SCHEDULES.get(name, "1"), BUDGETS.get(name))
+    return policy(PRESETS[name][1], scope, size, "mean", keep_first, keep_recent, SCHEDULES.get(name, "1"), BUDGETS.get(name),
+                  SELECT.get(name))

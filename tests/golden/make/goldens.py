@@ -10,6 +10,9 @@
     python3 tests/golden/make/goldens.py scores     (numpy) make tests/golden/scores again in the same way: what reads neighbours, blocks, queries,
                                           files, texts or the prompt again
     python3 tests/golden/make/goldens.py budgets    (numpy) make tests/golden/budgets again in the same way: heads with different numbers of entries
+    python3 tests/golden/make/goldens.py selection  (numpy) make tests/golden/selection again in the same way: queries that select, where nothing
+                                          leaves
+    python3 tests/golden/make/goldens.py deciding   (numpy) make tests/golden/deciding again in the same way: one decision for all layers
     python3 tests/golden/make/goldens.py matrix PROGRAM [CHECKPOINT ...]  (numpy) every preset under every schedule, scope, kind of positions, at
         two sizes and two shares, by the oracle and by the program; fails where decisions that rounding cannot change differ
     python3 tests/golden/make/goldens.py check      (numpy) recompute every case of tests/golden with the oracle, or of those folders of it that
@@ -152,7 +155,7 @@ NEWER_PRESETS = ["snapkv", "pyramidkv", "expected", "lagkv", "criticalkv", "chun
 
 def older_presets():
     import policies
-    return [name for name in policies.PRESETS if name not in NEWER_PRESETS]
+    return [name for name in policies.PRESETS if name not in [*NEWER_PRESETS, *policies.SELECT]]
 
 
 def policy_cases():
@@ -295,13 +298,14 @@ WHOLE = ['position + 100 * token_in(".", ",")', "sepllm",
 SCORES_PROMPT = 160
 
 
-def same(name, more, scope, pool, first, recent):
+def same(name, more, scope, pool, first, recent, select_from=None):
     """-> size -> the rule of a preset with other numbers"""
     import functools
     import policies
     rule = policies.PRESETS[name][0]
+    block = more.get("length") or (more.get("page", 16) if name == "quest" else None)
     return lambda size: policies.Policy(
-        functools.partial(rule, **more) if more else rule, scope, size, pool, first, recent, more.get("length"))
+        functools.partial(rule, **more) if more else rule, scope, size, pool, first, recent, block, select_from=select_from)
 
 
 NEWER_SIZES = dict.fromkeys(NEWER_PRESETS, 40) | {
@@ -326,6 +330,73 @@ def score_cases():
         other = when(schedule if name == "kvzip" else "cut+16" if schedule == "1" else "1")
         positions = "slot" if i % 2 else "absolute"
         yield case | dict(size=max(30, recent + 20) if name != "sepllm" else 30, positions=positions) | other, f"{name}-{scope}"
+
+
+# Queries that select. Formula, scope, pool, keep_first, keep_recent, size, schedule, the first layer that selects, and the rule that must
+# decide the same
+SELECTING = [
+    ("attention", "layer", "mean", 0, 0, 37, "1", 0, ("top-k", {})),
+    ("attention", "head", "mean", 4, 8, 37, "cut", 0, ("top-k", {})),
+    ("attention", "head", "max", 0, 1, 24, "1", 1, None),
+    ("logit", "head", "mean", 0, 0, 37, "1", 0, None),
+    ("logit", "layer", "max", 2, 0, 37, "cut", 1, None),
+    ("sum(attention)", "head", "mean", 0, "50%", 40, "1", 0, ("h2o", {})),
+    ("sum(attention)", "layer", "mean", 4, 4, 40, "cut", 0, ("h2o", {})),
+    ("ema(attention, 0.9) * value_norm", "head", "mean", 0, 6, 37, "1", 1, None),
+    ("position", "layer", "mean", 4, 0, 30, "1", 0, ("window", {})),
+    ("random", "head", "mean", 0, 4, 37, "1", 0, ("random", {})),
+    ("page_bound(16)", "head", "mean", 0, 0, 48, "1", 0, ("quest", {})),
+    ("page_bound(16)", "head", "mean", 0, 1, 50, "cut", 0, ("quest", {})),
+    ("page_bound(8)", "layer", "max", 4, 0, 33, "1", 1, None),
+    ("page_bound(4)", "head", "mean", 0, 3, 22, "1", 0, ("quest", dict(page=4))),
+    ("page_bound(16) + logit / 4", "head", "mean", 0, 0, 37, "cut", 0, None),
+    ("block(attention, 5)", "head", "mean", 0, 0, 42, "1", 0, None),
+]
+
+
+# Every query decides in every layer and head, so that some decisions are close.
+SELECTION_TEXT, SELECTION_PROMPT, SELECTION_NARROW = 100, 70, 2e-6
+
+
+def selection_cases():
+    for name, sizes in [("top-k", (16, 37, 64)), ("quest", (48, 70))]:
+        when = dict(schedule="cut", prompt=SELECTION_PROMPT) if name == "quest" else dict(schedule="1")
+        for size in sizes:
+            yield dict(policy=name, size=size, positions="absolute") | when, f"{name}-head"
+    for score, scope, pool, first, recent, size, schedule, select_from, rule in SELECTING:
+        case = dict(score=score, scope=scope, pool=pool, keep_first=first, keep_recent=recent, select_from=select_from)
+        case |= dict(size=size, positions="absolute", schedule=schedule) | (dict(prompt=SELECTION_PROMPT) if schedule == "cut" else {})
+        yield case, rule and same(*rule, scope, pool, first, recent, select_from=select_from)
+
+
+# One decision for all layers. Formula, pool, keep_first, keep_recent, size, schedule, positions, the layers that decide (None: all)
+DECIDING = [
+    ("attention", "mean", 0, 0, 37, "1", "absolute", None),
+    ("attention", "max", 4, 1, 37, "8", "slot", None),
+    ("attention", "mean", 0, 0, 37, "1", "absolute", ["first"]),
+    ("attention", "mean", 0, 0, 30, "8", "slot", ["first"]),
+    ("attention", "mean", 2, 4, 37, "cut+1", "absolute", ["first"]),
+    ("attention", "mean", 0, 0, 37, "1", "slot", ["last"]),
+    ("attention", "mean", 0, 0, 60, "cut", "absolute", ["last"]),
+    ("sum(attention)", "mean", 0, "50%", 37, "1", "absolute", None),
+    ("sum(attention)", "mean", 0, "50%", 40, "cut", "absolute", ["first", "last"]),
+    ("sum(attention)", "mean", 1, 8, 37, "1", "squeezed", ["first"]),
+    ("ema(attention, 0.9) * value_norm", "mean", 0, 4, 37, "8", "absolute", [1]),
+    ("ema(attention, 0.9) * value_norm", "mean", 0, 4, 37, "1", "absolute", ["first"]),
+    (SNAP16, "mean", 0, 16, 60, "cut+16", "absolute", None),
+    ("logit - 0.01 * key_norm", "max", 0, 4, 37, "cut+1", "absolute", None),
+    ("random", "mean", 0, 0, 37, "cut+16", "absolute", None),
+    ("position", "mean", 4, 0, 37, "8", "absolute", ["last"]),
+    ("block(mean(attention), 5)", "mean", 0, 4, 40, "8", "absolute", None),
+    ("block(mean(attention), 5)", "mean", 0, 4, 40, "1", "absolute", ["first"]),
+]
+
+
+def deciding_cases():
+    for score, pool, first, recent, size, schedule, positions, layers in DECIDING:
+        case = dict(score=score, scope="model", pool=pool, keep_first=first, keep_recent=recent)
+        case |= (dict(layers=layers) if layers else {}) | dict(size=size, positions=positions, schedule=schedule)
+        yield case | (dict(prompt=SCORES_PROMPT) if "cut" in schedule else {}), None
 
 
 # Budgets of heads. Formula, keep_first, keep_recent, size, and the rule that must decide the same
@@ -443,7 +514,8 @@ def policy_of(case):
     import formula
     if "policy" in case:
         return case["policy"]
-    return formula.policy(case["score"], case["scope"], case["size"], case["pool"], case["keep_first"], case["keep_recent"])
+    return formula.policy(case["score"], case["scope"], case["size"], case["pool"], case["keep_first"], case["keep_recent"],
+                          select_from=case.get("select_from"), layers=case.get("layers"))
 
 
 # Relative changes of every weight that no decision may turn on; an f32 engine's rounding is a tenth of it.
@@ -455,7 +527,7 @@ def when_of(case):
     return dict(schedule=case.get("schedule", "1"), prompt=case.get("prompt"))
 
 
-def unambiguous(folder, text, case, name, jitters, besides):
+def unambiguous(folder, text, case, name, jitters, besides, narrow=NARROW):
     """The answers to a case, or None if rounding could change a decision. Of entries that leave at once the order does not matter.
     besides: see extras"""
     import numpy as np
@@ -467,7 +539,7 @@ def unambiguous(folder, text, case, name, jitters, besides):
     exact = run(policy_of(case))
     if case.get("score", case.get("policy")) in WHOLE:
         exact["narrowest_set"] = math.inf
-    if exact["narrowest_set"] < NARROW:
+    if exact["narrowest_set"] < narrow:
         return None
     same = lambda other: sorted(other["evicted"]) == sorted(exact["evicted"])
     if name:
@@ -479,9 +551,10 @@ def unambiguous(folder, text, case, name, jitters, besides):
 
 
 def policies(of_cases=None, folder_name="policies", seed=22, length=TEXT, jitters=(JITTER, -JITTER), besides=None, checkpoints=None,
-             and_check=None):
+             and_check=None, narrow=NARROW):
     """Presets and formulas. A case that rounding could change is tried at up to three larger sizes, and then left out."""
     import numpy as np
+    import policies as rules
     for checkpoint in checkpoints or sys.argv[2:] or POLICY_CHECKPOINTS:
         vocab = json.loads((ROOT / checkpoint / "config.json").read_text())["vocab_size"]
         text = np.random.default_rng(seed).integers(3, vocab, length).tolist()
@@ -496,7 +569,7 @@ def policies(of_cases=None, folder_name="policies", seed=22, length=TEXT, jitter
             if "layers" in case.get("budget", {}):
                 case["budget"] = {"layers": case["budget"]["layers"][:layers]}
             for size in range(case["size"], case["size"] + 4):
-                answer = unambiguous(ROOT / checkpoint, text, case | dict(size=size), name, jitters, given)
+                answer = unambiguous(ROOT / checkpoint, text, case | dict(size=size), name, jitters, given, narrow)
                 if answer:
                     break
             else:
@@ -506,7 +579,10 @@ def policies(of_cases=None, folder_name="policies", seed=22, length=TEXT, jitter
             if and_check:
                 and_check(ROOT / checkpoint, text, case | dict(size=size), answer)
             narrowest = min(narrowest, answer["narrowest_set"])
-            cases.append(case | dict(size=size, nll=[round(x, 5) for x in answer["nll"]], survivors=answer["survivors"]))
+            # Nothing leaves where queries select, and every list would have all tokens.
+            is_whole = "select_from" in case or case.get("policy") in rules.SELECT
+            survivors = {} if is_whole else dict(survivors=answer["survivors"])
+            cases.append(case | dict(size=size, nll=[round(x, 5) for x in answer["nll"]]) | survivors)
         (folder / "checkpoint").write_text(checkpoint + "\n")
         (folder / "tokens.json").write_text(json.dumps(text) + "\n")
         write_golden(folder, cases)
@@ -587,6 +663,16 @@ def budgets():
                  and_check=check_budget)
 
 
+def selection():
+    """Queries that select, where nothing leaves."""
+    policies(selection_cases, "selection", seed=46, length=SELECTION_TEXT, jitters=[], narrow=SELECTION_NARROW)
+
+
+def deciding():
+    """One decision for all layers."""
+    policies(deciding_cases, "deciding", seed=47, length=200, jitters=[JITTER])
+
+
 def checkpoint_of(folder):
     other = folder / "checkpoint"
     return ROOT / other.read_text().strip() if other.exists() else folder
@@ -599,7 +685,7 @@ def check():
         for c in cases:
             r = oracle.run(checkpoint_of(folder), tokens(folder), policy_of(c), c["size"], c["positions"], budget=c.get("budget"),
                            **when_of(c), **extras(folder))
-            assert r["survivors"] == c["survivors"], f"{folder}: {dict(c, nll=0, survivors=0)}"
+            assert r["survivors"] == c.get("survivors", r["survivors"]), f"{folder}: {dict(c, nll=0, survivors=0)}"
             worst = max(worst, apart(r["nll"], c["nll"]))
         print(f"{folder.relative_to(ROOT)}: {len(cases)} cases, survivors equal, NLLs within {worst:.1e}")
 
@@ -672,5 +758,5 @@ def torch_full():
 
 if __name__ == "__main__":
     commands = {"make": make, "long": long, "policies": policies, "yardsticks": yardsticks, "schedules": schedules, "scores": scores,
-                "budgets": budgets, "matrix": matrix, "check": check, "written": written, "torch": torch_full}
+                "budgets": budgets, "selection": selection, "deciding": deciding, "matrix": matrix, "check": check, "written": written, "torch": torch_full}
     commands[sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)]()

@@ -70,6 +70,13 @@ Budgets, who has how many entries; those of heads need the scope head:
  * with a `score`, a pool is divided by that score only to see how many entries each head keeps. In a head, as many as the floor says are
    protected ones or those which this score puts highest; of the others the lowest of the policy's own score leave.
 
+Selection, where a policy has `select_from`: nothing leaves. In layers from that one on a query attends to SIZE entries of all, with a
+cut those after the prompt alone: without those that would leave by the scores of its own step, in which attention is that to all entries.
+In other layers, and with a cut in the prompt, it attends to all. The log has what a query did not attend to.
+
+The scope `model`: one decision for all layers, when the token has gone through all of them: each has the scores of its own step as
+under the scope `layer`, and their mean over the layers that decide says which entries leave every layer.
+
 A layer with a sliding window of W tokens: before token t attends, what is older than t - W + 1 leaves, protected or not.
 
 Where a score is the same in all of a block (a formula of block(x, n), see formula.py), the block with the lowest score leaves, of equal
@@ -343,6 +350,9 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
         run(model_dir, tokens, "full", None, dtype=dtype, noise=noise, attended=(attended := [[] for _ in range(layers)]))
     n_groups = kvh if scope == "head" else 1
     pools = policies.pools(policy, size, layers, n_groups, budget, model.window) if policy else []
+    selects, selected = policy is not None and policy.select_from is not None, {}
+    if selects:
+        pools, selected = [], {member: limit for members, limit in pools for member in members}
     floor, division = policies.floor(size, budget or {}), None
     if budget and budget.get("score"):
         division = formula.Formula(budget["score"], size, policy.pool)
@@ -372,7 +382,7 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
                 pos = cache_positions(s["born"], positions)
                 keys, values = np.stack(s["k"]), np.stack(s["v"])                       # (n, kvh, dim)
                 rotated, Q = rope(keys, pos, freq), rope(q[None], pos[-1:], freq)[0]
-                mine = list(range(heads) if scope == "layer" else range(g * grp, (g + 1) * grp))
+                mine = list(range(g * grp, (g + 1) * grp) if scope == "head" else range(heads))
                 of = [hd // grp for hd in mine]
                 logit = np.stack([rotated[:, hd // grp] @ Q[hd] / dtype(math.sqrt(dim)) for hd in mine], 1)
                 attention = softmax(logit)
@@ -394,8 +404,34 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
                     draws, later, layer=l, keep_first=policy.keep_first, n_heads=heads, groups=of, places=pos,
                     freq=freq, queries=np.stack(queries[l])[:, mine], projections=model.projections(l)[mine], tokens=tokens[: t + 1],
                     texts=texts, files=files, reread=None if again is None else again[l][:, mine])
+                if selects:
+                    step, due = steps[l, g], l >= policy.select_from and n > selected[l, g] and not (cut and t < prompt)
+                    ask(policy.rule, step, s["memory"], policy.pool, due)
+                    if not due:
+                        continue
+                    left, *gaps = (leaving_blocks(step, selected[l, g], policy.block) if policy.block
+                                   else leaving([step], selected[l, g]))
+                    narrowest, narrowest_set = min(narrowest, gaps[0]), min(narrowest_set, gaps[1])
+                    evicted += [[t, l, g, int(s["born"][i])] for _, i in left]
+                    seen = [i for i in range(n) if i not in {i for _, i in left}]
+                    attention = softmax(logit[seen])
+                    for i, hd in enumerate(mine):
+                        out[hd] = attention[:, i] @ values[seen, hd // grp]
             x = model.attended(l, x, out)
-        for members, limit in pools:
+        if scope == "model":
+            everywhere, held = [steps[l, 0] for l in range(layers)], len(steps[0, 0].born)
+            due = held > size if cut and t == prompt - 1 else not (cut and t < prompt) and at_once is not None and held >= size + at_once
+            for l, step in enumerate(everywhere):
+                ask(policy.rule, step, state[l][0]["memory"], policy.pool, due)
+            if due:
+                step = everywhere[0]
+                step.score = sum(everywhere[l].score for l in policy.deciding(layers)) / dtype(len(policy.deciding(layers)))
+                left, *gaps = leaving_blocks(step, size, policy.block) if policy.block else leaving([step], size)
+                narrowest, narrowest_set = min(narrowest, gaps[0]), min(narrowest_set, gaps[1])
+                evicted += [[t, l, 0, int(step.born[i])] for l in range(layers) for _, i in left]
+                for l in range(layers):
+                    remove(state[l][0], [i for _, i in left])
+        for members, limit in pools if scope != "model" else []:
             shared = [steps[member] for member in members]
             held = sum(len(step.born) for step in shared)
             if cut and t < prompt:

@@ -174,6 +174,18 @@ class Step:
 
         return self.of_groups(of_group)
 
+    def page_bound(self, n):
+        """the most that the newest query's logit could be for a key within what the keys of an entry's page of n positions span"""
+        q, half = self.queries[-1], self.keys.shape[-1] // 2
+        cos, sin = (f(self.places[-1] * self.freq).astype(self.dtype) for f in (np.cos, np.sin))
+        q = np.concatenate([q[:, :half] * cos - q[:, half:] * sin, q[:, half:] * cos + q[:, :half] * sin], 1)
+        out = np.zeros_like(self.attention)
+        for page in set((self.born // n).tolist()):
+            own = self.born // n == page
+            low, high = self.rotated[own].min(0), self.rotated[own].max(0)
+            out[own] = np.maximum(q * low, q * high).sum(1)
+        return out
+
     def dot(self, file, tensor, rotated):
         """with a vector of the layer, for each query head or each key-value head"""
         if file not in (self.files or {}) or tensor not in self.files[file]:
@@ -496,6 +508,30 @@ def dropkv(s, window=64):
     return last_rows(s, "rows", moved * moved, window).sum(1)
 
 
+def top_k(s):
+    """The oracle of arXiv 2406.10774, figure 3: the entries with the largest attention, by key-value head the mean over its group."""
+    return s.attention
+
+
+def quest(s, page=16):
+    """arXiv 2406.10774, mit-han-lab/Quest evaluation/quest_attention.py: pages of 16 by the largest product of the query's absolute values
+    with the keys whose numbers have the sign of the query's turned with it, dimension by dimension; whole pages, and queries after the
+    prompt, of layers from the third on. The last page is always one of them, as in quest/utils/controller.py. Deviations: there per query
+    head, here the mean over those of a key-value head; in the first file at least 3 pages, and the last one as all others."""
+    logits = np.zeros_like(s.attention)
+    cos, sin = np.cos(s.places[-1] * s.freq), np.sin(s.places[-1] * s.freq)
+    for i, q in enumerate(s.queries[-1]):
+        a, b = np.split(q, 2)
+        q = np.concatenate([a * cos - b * sin, b * cos + a * sin]).astype(s.dtype)
+        sign = np.where(q > 0, 1, -1).astype(s.dtype)
+        turned = s.rotated[:, i] * sign
+        for start in range(0, s.t + 1, page):
+            inside = (s.born >= start) & (s.born < start + page)
+            if inside.any():
+                logits[inside, i] = (q * sign) @ turned[inside].max(0)
+    return logits
+
+
 SNAP = "smooth(window(attention, 64), 5)"
 # name -> (rule, formula, scope, keep_first, keep_recent)
 PRESETS = {
@@ -528,12 +564,16 @@ PRESETS = {
     "sepllm": (sepllm, r'position + 1000000 * token_in(".", ",", "?", "!", ";", ":", " ", "\t", "\n")', "layer", 4, "32%"),
     "dropkv": (dropkv, "window((attention / (1 - attention) * output_shift) * (attention / (1 - attention) * output_shift), 64)",
                "head", 0, 64),
+    "top-k": (top_k, "attention", "head", 0, 0),
+    "quest": (quest, "page_bound(16)", "head", 0, 1),
 }
 # What presets have besides: when entries leave, if not after every token; sizes that differ by layer; blocks that leave whole.
 SCHEDULES = {"r-kv": "128"} | dict.fromkeys(
-    ["snapkv", "pyramidkv", "expected", "lagkv", "criticalkv", "chunkkv", "kvzip", "qfilters", "dropkv"], "cut")
+    ["snapkv", "pyramidkv", "expected", "lagkv", "criticalkv", "chunkkv", "kvzip", "qfilters", "dropkv", "quest"], "cut")
 BUDGETS = {"pyramidkv": {"pyramid": 20}}
-BLOCKS = {"chunkkv": 20}
+BLOCKS = {"chunkkv": 20, "quest": 16}
+# Those under which no entry leaves, and the first layer whose queries select what they attend to.
+SELECT = {"top-k": 0, "quest": 2}
 
 
 def amount(number, size):
@@ -597,18 +637,26 @@ def pools(policy, size, layers, groups, given, window=None):
 
 class Policy:
     """A rule at a size: rule(step) -> scores (n, H), or anything at a step at which nothing leaves. block: entries leave in blocks of that
-    many positions, in which the score must be the same; schedule and budget: those of its own, where nothing else is said."""
+    many positions, in which the score must be the same; schedule and budget: those of its own, where nothing else is said; select_from:
+    the first layer whose queries select, where nothing leaves; layers: under the scope `model` those whose scores count, by number or
+    "first" and "last", or None for all."""
 
-    def __init__(self, rule, scope, size, pool="mean", keep_first=0, keep_recent=0, block=None, schedule="1", budget=None):
-        if scope not in ("layer", "head") or pool not in ("mean", "max"):
+    def __init__(self, rule, scope, size, pool="mean", keep_first=0, keep_recent=0, block=None, schedule="1", budget=None,
+                 select_from=None, layers=None):
+        if scope not in ("layer", "head", "model") or pool not in ("mean", "max"):
             raise SystemExit(f"no scope {scope!r} or pool {pool!r}")
         self.rule, self.scope, self.pool = rule, scope, pool
         self.keep_first, self.keep_recent = amount(keep_first, size), amount(keep_recent, size)
-        self.block, self.schedule, self.budget = block, schedule, budget
+        self.block, self.schedule, self.budget, self.select_from, self.layers = block, schedule, budget, select_from, layers
         if self.keep_first + self.keep_recent > size:
             raise SystemExit(f"{self.keep_first} + {self.keep_recent} protected entries are more than the size {size}")
-        if block and scope == "head":
+        if block and scope == "head" and select_from is None:
             raise SystemExit("blocks leave whole, which needs the scope layer")
+
+    def deciding(self, layers):
+        """-> the numbers of the layers whose scores count, of so many"""
+        number = {"first": 0, "last": layers - 1}
+        return sorted({number.get(layer, layer) for layer in self.layers}) if self.layers else list(range(layers))
 
     @property
     def needs_future(self):
@@ -634,4 +682,4 @@ def parts(name):
 def preset(name, size):
     name, scope, keep_first, keep_recent = parts(name)
     return Policy(PRESETS[name][0], scope, size, "mean", keep_first, keep_recent, BLOCKS.get(name), SCHEDULES.get(name, "1"),
-                  BUDGETS.get(name))
+                  BUDGETS.get(name), SELECT.get(name))
