@@ -33,6 +33,7 @@ __device__ inline int lowest_candidate(const Scan &scan, const float *gone, floa
     float least = (1 - ROUNDING) / warp_max(largest);
     const Candidate *list = text.candidates + ((size_t)scan.group * text.rows + scan.row) * CANDIDATES;
     const float *by_column = text.by_column + (size_t)scan.group * text.stride * text.rows * scan.members;
+    if (scan.row + 1 < text.rows && lane() < 4) fetch_ahead((const float *)(list + CANDIDATES) + 32 * lane());
     float best = INFINITY;
     unsigned long long best_column = NO_COLUMN;
     for (int start = 0; start < CANDIDATES; start += 32) {
