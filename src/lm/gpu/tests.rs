@@ -161,9 +161,10 @@ impl Case {
                     let at = head * rows + row;
                     let logit = |column: usize| f64::from(self.logits[at * stride + column]);
                     let most = there.iter().map(|column| logit(*column)).fold(f64::MIN, f64::max);
-                    let sum: f64 = there.iter().map(|column| (logit(*column) - most).exp()).sum();
-                    for column in 0..stride {
-                        let share = if there.contains(&column) { (logit(column) - most).exp() / sum } else { 0.0 };
+                    let mut shares = vec![0.0; stride];
+                    there.iter().for_each(|column| shares[*column] = (logit(*column) - most).exp());
+                    let sum: f64 = shares.iter().sum();
+                    for (column, share) in shares.into_iter().map(|share| share / sum).enumerate() {
                         scores[column] += share;
                         let own = f64::from(self.weights[at * stride + column] * self.scale[at]);
                         assert!(
