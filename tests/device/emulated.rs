@@ -357,9 +357,9 @@ fn a_text_takes_few_copies_and_no_scan_where_nothing_leaves() {
     };
     let first = read(&MemoryPlan::unbounded());
     let full = read(&MemoryPlan::unbounded());
-    // The cosines of the first text stay.
-    let cosines = tokens.len() * tiny_shape().head_dim / 2 * size_of::<f32>();
-    assert!(full["Uploaded"] < cosines && first["Uploaded"] > cosines, "{first:?} {full:?}");
+    // The cosines and sines of the first text stay.
+    let angles = tokens.len() * tiny_shape().head_dim * size_of::<f32>();
+    assert!(full["Uploaded"] < angles && first["Uploaded"] > angles, "{first:?} {full:?}");
     // What all layers have decided comes in one piece.
     assert_eq!(read(&of_policy("h2o", "1", 30))["Download"], 1);
     let launches = |kernel: &str, name: &str, schedule: &str, size: usize| {
@@ -569,9 +569,9 @@ fn broken(file: &str, line: &str, instead: &str) -> (tempfile::TempDir, Emulatio
     (folder, emulation)
 }
 
-/// What H2O keeps of 100 tokens, or the error.
-fn kept_by_h2o(model: &LanguageModel) -> Result<Vec<Vec<Vec<u32>>>, String> {
-    let policy = presets::by_name("h2o").unwrap().at(20).unwrap();
+/// What TOVA with two evictions at once, as kernel `scan` decides, keeps of 100 tokens, or the error.
+fn kept_by_tova(model: &LanguageModel) -> Result<Vec<Vec<Vec<u32>>>, String> {
+    let policy = Policy { schedule: "2".parse().unwrap(), ..presets::by_name("tova").unwrap() }.at(20).unwrap();
     let mut memory = model.new_memory(&MemoryPlan::bounded(policy));
     let tokens: Vec<u32> = (1..100).collect();
     model.read(&tokens, &mut memory).map_err(|error| format!("{error:#}"))?;
@@ -579,7 +579,7 @@ fn kept_by_h2o(model: &LanguageModel) -> Result<Vec<Vec<Vec<u32>>>, String> {
 }
 
 fn error_of(emulation: &Emulation) -> String {
-    kept_by_h2o(&emulated(emulation)).unwrap_err()
+    kept_by_tova(&emulated(emulation)).unwrap_err()
 }
 
 #[test]
@@ -606,9 +606,9 @@ fn a_missing_barrier_changes_results_with_the_order_of_threads() {
     let line = "        if (lane() == 0) scratch.narrow[warp()] = score, scratch.column[warp()] = column;\n        __syncthreads();";
     let (_folder, emulation) = broken("block.h", line, line.trim_end_matches("        __syncthreads();"));
     let backwards = Emulation { order: WarpOrder::Descending, ..emulation.clone() };
-    let host = kept_by_h2o(&model(&Device::CPU, SHARPNESS));
-    assert_eq!(kept_by_h2o(&emulated(&Emulation::default())), host);
-    assert!([emulation, backwards].iter().any(|broken| kept_by_h2o(&emulated(broken)) != host));
+    let host = kept_by_tova(&model(&Device::CPU, SHARPNESS));
+    assert_eq!(kept_by_tova(&emulated(&Emulation::default())), host);
+    assert!([emulation, backwards].iter().any(|broken| kept_by_tova(&emulated(broken)) != host));
 }
 
 #[test]
@@ -620,7 +620,7 @@ fn a_wrong_order_of_ties_evicts_others() {
     let device = Device::emulated(&emulation).unwrap().checked();
     let refused = device.refused().unwrap();
     assert!(refused.contains("other entries survive"), "{refused}");
-    assert_eq!(kept_by_h2o(&model(&device, SHARPNESS)), kept_by_h2o(&model(&Device::CPU, SHARPNESS)));
+    assert_eq!(kept_by_tova(&model(&device, SHARPNESS)), kept_by_tova(&model(&Device::CPU, SHARPNESS)));
 }
 
 #[test]
@@ -634,9 +634,9 @@ fn a_missing_barrier_that_matters_to_a_warp_in_the_middle_shows_in_a_drawn_order
     let line = "        }\n        __syncthreads();\n    }\n}\n\n// Tells";
     assert_eq!(source.matches(line).count(), 1);
     fs::write(&path, source.replace(line, &line.replace("        __syncthreads();\n", ""))).unwrap();
-    let host = kept_by_h2o(&model(&Device::CPU, SHARPNESS));
+    let host = kept_by_tova(&model(&Device::CPU, SHARPNESS));
     let is_right =
-        |threads, order| kept_by_h2o(&emulated(&Emulation { threads, order, ..emulation.clone() })) == host;
+        |threads, order| kept_by_tova(&emulated(&Emulation { threads, order, ..emulation.clone() })) == host;
     // With two warps there is none in the middle.
     assert!([0, 1, 2].into_iter().all(|seed| is_right(64, WarpOrder::Random(seed))));
     assert!([WarpOrder::Ascending, WarpOrder::Descending].into_iter().all(|order| is_right(128, order)));
@@ -647,9 +647,9 @@ fn a_missing_barrier_that_matters_to_a_warp_in_the_middle_shows_in_a_drawn_order
 fn a_sum_over_too_few_warps_is_wrong_in_large_blocks() {
     let line = "score = lane() < warps() ? scratch.narrow[lane()] : INFINITY;";
     let (_folder, emulation) = broken("block.h", line, &line.replace("warps()", "2"));
-    let host = kept_by_h2o(&model(&Device::CPU, SHARPNESS));
-    assert_eq!(kept_by_h2o(&emulated(&emulation)), host);
-    assert_ne!(kept_by_h2o(&emulated(&Emulation { threads: 128, ..emulation })), host);
+    let host = kept_by_tova(&model(&Device::CPU, SHARPNESS));
+    assert_eq!(kept_by_tova(&emulated(&emulation)), host);
+    assert_ne!(kept_by_tova(&emulated(&Emulation { threads: 128, ..emulation })), host);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 #include "block.h"
 
 // A row behind those of any block.
-#define NEVER 255
+#define NEVER 200
 
 // A decision group while a block is read.
 struct Scan {
