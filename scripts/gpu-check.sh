@@ -334,7 +334,6 @@ H200 = [
     (r"(window|h2o|tova) by \w+, 512 entries, blocks: Outputs", 5.9), (r"(window|h2o|tova) by \w+, 512 entries, blocks: Refill", 10.7),
     (r"window by layer, 512 entries, blocks: Scan", 764), (r"window by layer, 512 entries, single tokens: Scan", 16.9),
     (r"h2o by head, 512 entries, blocks: Scan", 800), (r"h2o by head, 512 entries, single tokens: Scan", 19.9),
-    (r"tova by layer, 512 entries, blocks: Scan", 1316), (r"tova by layer, 512 entries, single tokens: Scan", 18.9),
     (r"a text of 4096 tokens: full", 0.101), (r"a text of 4096 tokens: window", 0.194), (r"a text of 4096 tokens: h2o", 0.224),
     (r"a text of 4096 tokens: tova", 0.238), (r"8 texts .*: full", 0.055), (r"32 texts of .*: full", 0.052),
     (r"8 texts .*: tova", 0.059), (r"32 texts of .*: tova", 0.043),

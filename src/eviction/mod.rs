@@ -50,7 +50,7 @@ pub use entries::{CacheEntries, Eviction, Led};
 pub use formula::ScoreCount;
 pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use named_policy::{DefinedPolicy, KnownPolicies, NamedPolicy, PolicyError, WrittenPolicy};
-pub use on_device::{ScanRule, Scanned};
+pub use on_device::{Decisions, ScanRule, Scanned};
 pub use options::{CacheOptions, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions};
 pub use policy::Policy;
 pub use pool::{Kept, LayerEntries, evict_together};

@@ -7,6 +7,18 @@ use super::method::Method;
 use super::settings::Scope;
 use super::sized_policy::SizedPolicy;
 
+/// What a device has to know of a row to decide what leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Decisions {
+    /// Attention of all rows up to it, without what has left.
+    #[default]
+    ByRows,
+    /// Nothing of attention.
+    WithoutAttention,
+    /// The attention of the row, by which one entry leaves.
+    ByNewestRow,
+}
+
 /// How a bounded cache is scanned, or a prompt that its policy will cut.
 #[derive(Clone, Debug, Default)]
 pub struct ScanRule {
@@ -15,6 +27,7 @@ pub struct ScanRule {
     pub burst: usize,
     /// Whether it awaits the cut: nothing leaves, so that attention is computed as that of a cache without a bound.
     pub awaits_cut: bool,
+    pub decisions: Decisions,
     pub keep_first: usize,
     pub keep_recent: usize,
     pub groups: usize,
@@ -59,7 +72,8 @@ impl CacheEntries {
     /// How a device scans it; `None` for a cache from which no entry leaves, and where it cannot.
     pub fn scan_rule(&self) -> Option<ScanRule> {
         let Some(bounded) = self.as_bounded() else {
-            let own = ScanRule { limit: usize::MAX, burst: 1, groups: 1, ..ScanRule::default() };
+            let (limit, decisions) = (usize::MAX, Decisions::WithoutAttention);
+            let own = ScanRule { limit, decisions, burst: 1, groups: 1, ..ScanRule::default() };
             return (self.window.is_some() && !self.keeps_all()).then_some(own);
         };
         let policy = bounded.policy;
@@ -67,14 +81,21 @@ impl CacheEntries {
             return None;
         }
         let [keep_first, keep_recent] = policy.protected();
+        let (score, burst) = (lower(policy.score, policy.of_cache, self.heads, policy.scope)?, self.burst());
+        let is_newest = policy.score.method() == Method::NewestAttention && burst == 1 && self.window.is_none();
         Some(ScanRule {
             limit: bounded.limits[0],
-            burst: self.burst(),
+            burst,
+            decisions: match score.reads_attention() {
+                false => Decisions::WithoutAttention,
+                true if is_newest => Decisions::ByNewestRow,
+                true => Decisions::ByRows,
+            },
             awaits_cut: bounded.awaits_cut,
             keep_first,
             keep_recent,
             groups: self.groups.len(),
-            score: lower(policy.score, policy.of_cache, self.heads, policy.scope)?,
+            score,
             same_priority: policy.score.same_priority(),
             salt: bounded.salt,
             keeps_received: policy.score.sums_attention(),
@@ -245,13 +266,14 @@ impl CacheEntries {
         let leaving = self.longest() + rows - all;
         let next = self.seen as u32..(self.seen + rows) as u32;
         let new = self.new_priorities(rows, norms).unwrap_or_default();
-        let (groups, keeps_newest) =
-            (self.groups.len(), self.as_unbounded().is_some() || self.only_newest().is_some());
+        let (groups, sinks) = (self.groups.len(), self.sinks());
+        let keeps_newest = self.as_unbounded().is_some() || self.only_newest().is_some();
         for (group, HeadGroup { positions, priority }) in self.groups.iter_mut().enumerate() {
             positions.extend(next.clone());
             let held = positions.len() - leaving;
-            // Where it is not scanned, the first have left.
-            positions.drain(..if keeps_newest { leaving } else { 0 });
+            // Where it is not scanned, the first have left that may.
+            let first = sinks.min(held);
+            positions.drain(first..first + if keeps_newest { leaving } else { 0 });
             positions.truncate(held);
             priority.extend(new.iter().skip(group).step_by(groups));
             priority.truncate(held);
@@ -298,29 +320,34 @@ impl CacheEntries {
     /// Adds what leaves during the next `rows` tokens to a log, where nothing but their order decides.
     pub fn log_passed(&self, log: &mut Vec<Eviction>, rows: usize) {
         let Some(held) = self.only_newest() else { return };
-        for (step, passed) in
-            (self.seen..self.seen + rows).filter_map(|step| Some((step, step.checked_sub(held)?)))
-        {
+        let newest = held - self.sinks();
+        for (step, passed) in (self.seen.max(held)..self.seen + rows).map(|step| (step, step - newest)) {
             // What a window passes was seen for the last time one step before.
             let step = (step - usize::from(self.as_unbounded().is_some())) as u32;
             log.extend((0..self.groups.len() as u32).map(|group| Eviction { step, group, victim: passed as u32 }));
         }
     }
 
-    /// Entries that stay where nothing but their order decides: those in the layer's window, or the newest under a policy that keeps them.
+    /// First entries that stay where nothing else but their order decides.
+    pub fn sinks(&self) -> usize {
+        self.only_newest().and(self.policy()).map_or(0, |policy| policy.protected()[0])
+    }
+
+    /// Entries that stay where nothing but their order decides: those in the layer's window, or the newest under a policy that keeps them,
+    /// and the first ones that it protects.
     pub fn only_newest(&self) -> Option<usize> {
         let Some(bounded) = self.as_bounded() else { return self.window.filter(|_| !self.keeps_all()) };
         let Bounded { policy, limits, .. } = bounded;
-        let is_window = policy.score.method() == Method::Order && policy.protected()[0] == 0;
+        let is_window = policy.score.method() == Method::Order;
         let leaves_singly = self.burst() == 1 && limits[0] < usize::MAX && leaves_to_host(*policy).is_none();
         (is_window && leaves_singly && self.window.is_none()).then_some(limits[0])
     }
 
-    /// Tokens that a query sees, itself included, where nothing but their order decides; 0 where it sees all.
+    /// Tokens that a query sees besides the first, itself included, where nothing but their order decides; 0 where it sees all.
     pub fn newest_seen(&self) -> usize {
         match self.as_bounded() {
             // The oldest entry leaves after the query.
-            Some(_) => self.only_newest().map_or(0, |held| held + 1),
+            Some(_) => self.only_newest().map_or(0, |held| held + 1 - self.sinks()),
             None => self.window.unwrap_or(0),
         }
     }

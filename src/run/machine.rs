@@ -150,7 +150,9 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) ->
     let rows = if on_gpu { SEGMENT_ON_GPU.min(longest) } else { SEGMENT };
     let segment = (rows * (8 * shape.hidden + 3 * shape.mlp_width()) * size_of::<f32>()) as u64;
     let columns = full.max(most) + BLOCK;
-    let blocks = (BLOCK * shape.heads.heads * columns * size_of::<f32>()) as u64;
+    // On a GPU a block of a bounded cache may be there by columns too.
+    let turned = if on_gpu { most + BLOCK } else { 0 };
+    let blocks = (BLOCK * shape.heads.heads * (columns + turned) * size_of::<f32>()) as u64;
     // A text whose attention is recorded is read with the full cache first.
     let bytes_recorded = |scope| {
         shape.cached_layers().len() as u64 * RecordedAttention::bytes(longest, shape.heads, scope)

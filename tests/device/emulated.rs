@@ -358,21 +358,22 @@ fn a_text_takes_few_copies_and_no_scan_where_nothing_leaves() {
     };
     let first = read(&MemoryPlan::unbounded());
     let full = read(&MemoryPlan::unbounded());
-    // The cosines of the first text stay.
-    let cosines = tokens.len() * tiny_shape().head_dim / 2 * size_of::<f32>();
-    assert!(full["Uploaded"] < cosines && first["Uploaded"] > cosines, "{first:?} {full:?}");
+    // The cosines and sines of the first text stay.
+    let angles = tokens.len() * tiny_shape().head_dim * size_of::<f32>();
+    assert!(full["Uploaded"] < angles && first["Uploaded"] > angles, "{first:?} {full:?}");
     // What all layers have decided comes in one piece.
     assert_eq!(read(&of_policy("h2o", "1", 30))["Download"], 1);
-    let scans_of = |name: &str, schedule: &str, size: usize| {
-        read(&of_policy(name, schedule, size)).get("Scan").copied().unwrap_or(0)
+    let launches = |kernel: &str, name: &str, schedule: &str, size: usize| {
+        read(&of_policy(name, schedule, size)).get(kernel).copied().unwrap_or(0)
     };
-    let scans = |name: &str, schedule: &str| scans_of(name, schedule, 30);
+    let scans = |name: &str, schedule: &str| launches("Scan", name, schedule, 30);
     let blocks = tiny_shape().layers * tokens.len().div_ceil(128);
     // None of blocks before the cache is full, but where a formula remembers them.
-    for (name, of_all) in [("tova", 2), ("h2o", 2), ("window", 0), ("window+4", 2), ("roco", 3)] {
-        assert_eq!(scans_of(name, "1", 200), tiny_shape().layers * of_all, "{name}");
+    for (name, of_all) in [("tova", 0), ("h2o", 2), ("window", 0), ("window+4", 0), ("knorm", 2), ("roco", 3)] {
+        assert_eq!(launches("Scan", name, "1", 200), tiny_shape().layers * of_all, "{name}");
     }
-    assert_eq!((full.get("Scan"), scans("tova", "1"), scans("tova", "16")), (None, blocks, blocks));
+    assert_eq!(launches("Walk", "tova", "1", 200), tiny_shape().layers * 2);
+    assert_eq!((full.get("Scan"), launches("Walk", "tova", "1", 30), scans("tova", "16")), (None, blocks, blocks));
     // Of a prompt that will be cut, TOVA looks at the last row.
     assert_eq!((scans("h2o", "cut"), scans("knorm", "cut"), scans("tova", "cut")), (0, 0, tiny_shape().layers));
     assert_eq!(scans("roco", "cut"), blocks);
@@ -381,7 +382,8 @@ fn a_text_takes_few_copies_and_no_scan_where_nothing_leaves() {
 /// Layers with windows of their own, without a policy, and policies that keep the newest entries.
 #[test]
 fn windows_pass_without_a_scan_what_they_pass_on_the_host() {
-    let kinds = [24, 128, 200].map(|size| [("layer", size), ("window", size), ("window-head", size)]);
+    let kinds =
+        [24, 128, 200].map(|size| [("layer", size), ("window", size), ("window+4", size), ("head+20", size)]);
     for (kind, window) in kinds.into_iter().flatten() {
         let mut shape = tiny_shape();
         let policy = match kind {
@@ -389,8 +391,11 @@ fn windows_pass_without_a_scan_what_they_pass_on_the_host() {
                 shape.attention[0].window = Some(window);
                 None
             }
-            "window" => presets::by_name("window").unwrap().at(window).ok(),
-            _ => Policy { scope: Scope::Head, ..presets::by_name("window").unwrap() }.at(window).ok(),
+            "head+20" => {
+                let (scope, keep_first) = (Scope::Head, FirstTokens::Count(Amount::Tokens(20)));
+                Policy { scope, keep_first, ..presets::by_name("window").unwrap() }.at(window).ok()
+            }
+            name => presets::by_name(name).unwrap().at(window).ok(),
         };
         let emulation = Emulation::default();
         let device = Device::emulated(&emulation).unwrap();
@@ -565,9 +570,9 @@ fn broken(file: &str, line: &str, instead: &str) -> (tempfile::TempDir, Emulatio
     (folder, emulation)
 }
 
-/// What TOVA keeps of 100 tokens, or the error.
+/// What TOVA with two evictions at once, as kernel `scan` decides, keeps of 100 tokens, or the error.
 fn kept_by_tova(model: &LanguageModel) -> Result<Vec<Vec<Vec<u32>>>, String> {
-    let policy = presets::by_name("tova").unwrap().at(20).unwrap();
+    let policy = Policy { schedule: "2".parse().unwrap(), ..presets::by_name("tova").unwrap() }.at(20).unwrap();
     let mut memory = model.new_memory(&MemoryPlan::bounded(policy));
     let tokens: Vec<u32> = (1..100).collect();
     model.read(&tokens, &mut memory).map_err(|error| format!("{error:#}"))?;
@@ -580,7 +585,7 @@ fn error_of(emulation: &Emulation) -> String {
 
 #[test]
 fn a_barrier_that_not_all_threads_reach_is_an_error() {
-    let line = "text.scale[at] = 1.0f / sum;\n    }\n    __syncthreads();";
+    let line = "scan.gone_from);\n    }\n    __syncthreads();";
     let (_folder, emulation) =
         broken("decide.h", line, &line.replace("__syncthreads", "if (threadIdx.x < 40) __syncthreads"));
     let error = error_of(&emulation);
@@ -589,7 +594,7 @@ fn a_barrier_that_not_all_threads_reach_is_an_error() {
 
 #[test]
 fn a_shuffle_that_not_all_lanes_reach_is_an_error() {
-    let line = "        sum = warp_sum(sum);\n        if (!(sum >= SMALLEST_SUM)) {";
+    let line = "    sum = warp_sum(sum);\n    if (!(sum >= SMALLEST_SUM)) {";
     let instead = line.replace("sum = warp_sum(sum);", "if (lane() < 20) sum = warp_sum(sum);");
     let (_folder, emulation) = broken("decide.h", line, &instead);
     let error = error_of(&emulation);
@@ -622,12 +627,12 @@ fn a_wrong_order_of_ties_evicts_others() {
 #[test]
 fn a_missing_barrier_that_matters_to_a_warp_in_the_middle_shows_in_a_drawn_order() {
     // The first and the last warp both say that the entry has left, so the first that runs in either direction does.
-    let line = "if (threadIdx.x == 0) {\n            scan.alive[victim] = 0;";
+    let line = "if (threadIdx.x == 0) {\n            scan.gone_from[victim] = scan.row + 1;";
     let of_both = "if (lane() % 31 == 0 && (warp() == 0 || warp() == warps() - 1))";
     let (folder, emulation) = broken("decide.h", line, &line.replace("if (threadIdx.x == 0)", of_both));
     let path = folder.path().join("decide.h");
     let source = fs::read_to_string(&path).unwrap();
-    let line = "        }\n        __syncthreads();\n    }\n}\n\n// Lists";
+    let line = "        }\n        __syncthreads();\n    }\n}\n\n// Tells";
     assert_eq!(source.matches(line).count(), 1);
     fs::write(&path, source.replace(line, &line.replace("        __syncthreads();\n", ""))).unwrap();
     let host = kept_by_tova(&model(&Device::CPU, SHARPNESS));
@@ -712,6 +717,7 @@ fn a_device_with_a_broken_kernel_is_refused() {
         ("received.cu", received, received.replace('+', "-"), 64),
         ("loss.cu", "lost < 0 ? 0 : lost;", "lost < 0 ? 0 : 2 * lost;".into(), 64),
         ("refill.cu", whole, whole.replace("1])", "1] - 1)"), 64),
+        ("walk.cu", "bound * least > best", "best < INFINITY".into(), 64),
         // Blocks of the small model have no more than 8 warps.
         ("decide.h", "int member = warp();", "int member = warp() % 8;".into(), 1024),
     ] {
@@ -773,7 +779,7 @@ fn sanitizers_find_a_read_behind_a_buffer() {
 
 #[test]
 fn a_write_behind_shared_memory_is_an_error() {
-    let line = "for (int c = threadIdx.x; c < text.stride; c += blockDim.x) alive[c] = 1;";
+    let line = "for (int c = threadIdx.x; c < text.stride; c += blockDim.x) gone_from[c] = NEVER;";
     let (_folder, emulation) = broken("decide.h", line, &line.replace("text.stride;", "text.stride + 3;"));
     let error = error_of(&emulation);
     assert!(error.contains("shared memory"), "{error}");

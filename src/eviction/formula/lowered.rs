@@ -104,6 +104,12 @@ impl LoweredScore {
         self.kept > 0 || self.program.iter().any(|instruction| instruction.always != 0)
     }
 
+    /// Whether an instruction takes attention, which is that to the entries in the cache.
+    pub fn reads_attention(&self) -> bool {
+        let words = [Word::Attention as i32, Word::OutputShift as i32, SUMMED_ATTENTION, POOLED_ATTENTION];
+        self.program.iter().any(|instruction| words.contains(&instruction.operation))
+    }
+
     /// Whether an instruction takes logits.
     pub fn has_logits(&self) -> bool {
         self.program.iter().any(|instruction| instruction.operation == Word::Logit as i32)

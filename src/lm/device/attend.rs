@@ -13,11 +13,11 @@ use candle_core::{DType, Tensor};
 
 use super::batcher::{Batcher, Member};
 use crate::eviction::formula::LoweredScore;
-use crate::eviction::{CacheEntries, Eviction, ScanRule};
+use crate::eviction::{CacheEntries, Decisions, Eviction, ScanRule};
 use crate::lm::gpu::arena::{Arena, Piece};
 use crate::lm::gpu::cache::{GpuCache, copy_rows};
 use crate::lm::gpu::device::{Buffer, Gpu, Kernel, launch_one};
-use crate::lm::gpu::launch::{Block, Call, MOVE_THREADS, REFILL_PARTS, launch};
+use crate::lm::gpu::launch::{Block, CANDIDATES, Call, MOVE_THREADS, REFILL_PARTS, fits_walk, launch};
 use crate::lm::gpu::params::{Address, CopiedRows, Layer, Text, bytes_of};
 
 use crate::lm::cache::attention_shape::AttentionShape;
@@ -349,13 +349,20 @@ impl GpuAttention {
         let (rows, held, seen) = (text.rows, text.entries.longest(), text.entries.seen);
         let is_scanned =
             |rule: &ScanRule| !rule.awaits_cut && text.unscanned_rows().is_none_or(|before| before < rows);
-        let rule = text.entries.scan_rule().filter(is_scanned);
+        let mut rule = text.entries.scan_rule().filter(is_scanned);
         let cut_rules = text.entries.cut_rules();
         text.cache.end_cuts(!cut_rules.is_empty(), rule.is_some());
         let shape = tokens.shape;
         let (heads, dim) = (shape.heads.heads, shape.head_dim);
         let most = blocks(&text).iter().map(|(start, held)| held + BLOCK.min(rows - start)).max().unwrap_or(held);
         let stride = vector::padded(most);
+        let block = BLOCK.min(rows);
+        if let Some(rule) = &mut rule
+            && rule.decisions == Decisions::ByNewestRow
+            && !fits_walk(stride, heads / rule.groups, block)
+        {
+            rule.decisions = Decisions::ByRows;
+        }
         self.keep(text.cache, tokens, seen)?;
         let passed = held + rows - text.entries.len_after(rows);
         let capacity = match rule.is_none() && passed > 0 {
@@ -369,7 +376,6 @@ impl GpuAttention {
         let cache = text.cache.own(gpu, (held, capacity), seen, rows)?;
         let ([positions, priority, moved], received) =
             text.cache.own_entries(gpu, text.entries, rule.as_ref(), new_priority.is_some())?;
-        let block = BLOCK.min(rows);
         let angles = self.angles(shape.rope.frequencies(text.is_long), seen + rows)?;
         let scales = shape.query_scales(seen..seen + rows);
         let unbounded = ScanRule { limit: usize::MAX, burst: 1, groups: 1, ..ScanRule::default() };
@@ -398,6 +404,14 @@ impl GpuAttention {
         let lost = measures_loss.then(|| arena.state(&vec![0.0_f32; rows]));
         let is_shared = !is_bounded || stride <= SHARED_COLUMNS;
         let alive = (!is_shared).then(|| arena.scratch::<u8>(groups * stride));
+        let decisions = rule.as_ref().map(|rule| rule.decisions);
+        let gone_from = decisions.filter(|decisions| *decisions != Decisions::ByRows);
+        let gone_from = gone_from.map(|_| arena.scratch::<u8>(groups * stride));
+        let walked = (decisions == Some(Decisions::ByNewestRow)).then(|| {
+            let candidates = arena.scratch::<[u32; 2]>(groups * block * CANDIDATES);
+            (arena.scratch::<f32>(heads * block * stride), candidates)
+        });
+        let (by_column, candidates) = walked.unzip();
         let at_once = own.burst - 1;
         let moves_stride = block + at_once;
         let moves = is_bounded.then(|| arena.scratch::<u32>(groups * 2 * moves_stride));
@@ -428,7 +442,6 @@ impl GpuAttention {
                 let of_cut = || Text {
                     positions: arena.at_any(in_order),
                     alive: arena.at_any(alive),
-                    alive_is_shared: i32::from(alive.is_none()),
                     window: 0,
                     program: arena.at(program),
                     results: arena.at(results),
@@ -462,7 +475,7 @@ impl GpuAttention {
             limit: own.limit.min(i32::MAX as usize) as i32,
             burst: own.burst as i32,
             window: text.entries.window.map_or(0, |window| window.min(i32::MAX as usize) as i32),
-            keep_first: own.keep_first as i32,
+            keep_first: if is_bounded { own.keep_first } else { text.entries.sinks() } as i32,
             keep_recent: own.keep_recent as i32,
             groups: groups as i32,
             instructions: score.program.len() as i32,
@@ -470,7 +483,6 @@ impl GpuAttention {
             total_lists: score.totals as i32,
             result_lists: score.results as i32,
             moves_stride: moves_stride as i32,
-            alive_is_shared: i32::from(is_shared),
             gap_end: gap_end as i32,
             newest_seen: if is_bounded { 0 } else { text.entries.newest_seen().min(i32::MAX as usize) as i32 },
             prompt: prompt as i32,
@@ -493,6 +505,9 @@ impl GpuAttention {
             all_logits: arena.at_any(all_logits),
             lost: arena.at_any(lost),
             alive: arena.at_any(alive),
+            gone_from: arena.at_any(gone_from),
+            by_column: arena.at_any(by_column),
+            candidates: arena.at_any(candidates),
             moves: arena.at_any(moves),
             victims: victims.map_or(0, |victims| arena.at(victims) + before_rows),
             new_priority: arena.at_any(new_priority),
@@ -544,6 +559,7 @@ impl Prepared<'_> {
         let pairs = shape.rope.frequencies(self.text.is_long).pairs.len();
         let groups = common.groups as usize;
         let gone = entries.longest() + rows.start - held;
+        let passed = held + rows.len() - entries.len_after(rows.end);
         // Columns that no row of the block sees, if they are still there.
         let before = if rule.is_none() { gone * shape.head_dim * float } else { 0 } as Address;
         let text = Text {
@@ -562,7 +578,8 @@ impl Prepared<'_> {
             rows: rows.len() as i32,
             held: held as i32,
             seen: (entries.seen + rows.start) as i32,
-            oldest: (entries.first_position() + gone) as i32,
+            oldest: (entries.seen + rows.start - held) as i32,
+            passed: if rule.is_none() && common.keep_first > 0 { passed as i32 } else { 0 },
             ..*common
         };
         let of_scope = |address: &Address| Text { kept: *address, ..text };
@@ -575,7 +592,7 @@ impl Prepared<'_> {
         let second = Some((&self.largest, shape.heads.kv_heads)).filter(|_| self.largest != 0);
         let lists = scopes.chain(second).map(|(at, lists)| Text { kept_lists: lists as i32, ..of_scope(at) });
         Block {
-            is_bounded: rule.is_some(),
+            decisions: rule.map(|rule| rule.decisions),
             received: lists.collect(),
             cuts: self.cuts.iter().filter_map(|cut| cut(arena, &text, rows.end == self.text.rows)).collect(),
             losses: self.lost.map_or(Vec::new(), |_| (0..shape.heads.kv_heads).map(of_head).collect()),

@@ -25,7 +25,21 @@ use super::params::{Address, Layer};
 /// All kernels, translated by build.rs. The driver compiles them for its GPU, and keeps what it compiled on the disk.
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 /// Names of the kernels, in the order of [`Kernel`].
-const KERNELS: [&str; 9] = ["place", "softmax", "received", "scan", "outputs", "loss", "refill", "score", "copy"];
+const KERNELS: [&str; 13] = [
+    "place",
+    "softmax",
+    "received",
+    "transpose",
+    "rank",
+    "walk",
+    "scan",
+    "exclude",
+    "outputs",
+    "loss",
+    "refill",
+    "score",
+    "copy",
+];
 
 /// A GPU and its kernels.
 #[derive(Debug)]

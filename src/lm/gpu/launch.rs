@@ -12,6 +12,7 @@ use candle_core::DType;
 use super::arena::Arena;
 use super::device::{Buffer, Factor, Gpu, Kernel, Launch, Product};
 use super::params::{Address, Layer, Text};
+use crate::eviction::Decisions;
 
 /// Bytes that the threads of a block share, without one byte for each column (`kernels/block.h`).
 pub(in crate::lm) const SCRATCH: usize = 32 * (8 + 8 + 4);
@@ -23,6 +24,12 @@ pub(in crate::lm) const TOKEN_THREADS: usize = 1024;
 pub(in crate::lm) const MOVE_THREADS: usize = 256;
 /// Threads of a block that takes a row of attention.
 const ROW_THREADS: usize = 128;
+/// Candidates of a row, each of two numbers (`kernels/params.h`).
+pub(in crate::lm) const CANDIDATES: usize = 64;
+/// Columns, and pairs of a row and a head, of a tile that `transpose` turns.
+const TILE: usize = 32;
+/// Bytes of shared memory that every device has for a block.
+const SHARED_BYTES: usize = 48 * 1024;
 
 /// Read of some texts into one layer.
 #[derive(Debug)]
@@ -35,7 +42,8 @@ pub(in crate::lm) struct Call {
 /// Block of a text: its own launch, and those that are done once for each scope or head.
 #[derive(Clone, Debug)]
 pub(in crate::lm) struct Block {
-    pub is_bounded: bool,
+    /// How it is decided what leaves; `None` where nothing does, or only the order decides.
+    pub decisions: Option<Decisions>,
     pub text: Text,
     pub received: Vec<Text>,
     /// For each policy that will cut the prompt and is scanned for that.
@@ -48,8 +56,8 @@ struct Round {
     texts: Vec<Text>,
     /// Index of the round's first text in the table of all rounds.
     first: usize,
-    /// Texts that are scanned together, by their indices. Texts of full caches come before them.
-    scans: Vec<Range<usize>>,
+    /// Texts that are scanned together, by their indices. Others come before them, first those whose first entries need not move.
+    scans: Vec<(Decisions, Range<usize>)>,
     /// Indices of the repeated texts, which follow the others: one for each scope that attention is kept for, and one for each
     /// key-value head if lost attention is measured.
     received: Range<usize>,
@@ -62,12 +70,12 @@ impl Round {
     /// Adds the texts of a round to the table `all`, ordered by what they need.
     fn new(mut blocks: Vec<Block>, all: &mut Vec<Text>) -> Round {
         // How many threads scan follows from the decisions, and some sums from the threads.
-        let kind = |block: &Block| block.is_bounded.then_some(block.text.groups);
-        blocks.sort_by_key(kind);
+        let kind = |block: &Block| Some((block.decisions?, block.text.groups));
+        blocks.sort_by_key(|block| (kind(block), block.text.passed > 0));
         let (mut scans, mut end) = (Vec::new(), 0);
         for same in blocks.chunk_by(|a, b| kind(a) == kind(b)) {
             end += same.len();
-            scans.extend(same[0].is_bounded.then(|| end - same.len()..end));
+            scans.extend(same[0].decisions.map(|decisions| (decisions, end - same.len()..end)));
         }
         let mut texts: Vec<Text> = blocks.iter().map(|block| block.text).collect();
         texts.extend(blocks.iter().flat_map(|block| &block.received));
@@ -113,6 +121,19 @@ pub(in crate::lm) fn launch(gpu: &dyn Gpu, calls: Vec<Call>, table: &mut Option<
     Ok(())
 }
 
+fn rank_bytes(stride: usize) -> usize {
+    SCRATCH + size_of::<f32>() * (CANDIDATES + stride)
+}
+
+fn walk_bytes(stride: usize, members: usize, rows: usize) -> usize {
+    SCRATCH + stride.next_multiple_of(8) + size_of::<f32>() * (rows + 1) * members
+}
+
+/// Whether blocks of `rows` rows can be decided by their newest rows: what a thread block needs for that is in shared memory.
+pub(in crate::lm) fn fits_walk(stride: usize, members: usize, rows: usize) -> bool {
+    rank_bytes(stride).max(walk_bytes(stride, members, rows)) <= SHARED_BYTES
+}
+
 fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> Result<()> {
     let [heads, kv_heads, dim] = [layer.heads, layer.kv_heads, layer.dim].map(|count| count as usize);
     let per_kv = heads / kv_heads;
@@ -135,15 +156,40 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         gpu.product(Product { m, n, k, a, b, b_is_transposed: true, c, batches: kv_heads, factors: DType::F32 })?;
     }
     launch(Kernel::Softmax, heads * rows, all, ROW_THREADS, SCRATCH)?;
-    for scan in round.scans.iter().chain(&round.cuts) {
+    let cuts = round.cuts.iter().map(|cut| (Decisions::ByRows, cut.clone()));
+    for (decisions, scan) in round.scans.iter().cloned().chain(cuts) {
         let of_scan = &round.texts[scan.clone()];
+        let most = |number: &dyn Fn(&Text) -> usize| of_scan.iter().map(number).max().unwrap_or(0);
         let groups = of_scan[0].groups as usize;
-        let columns = |text: &Text| {
-            if text.alive_is_shared == 1 { (text.stride as usize).next_multiple_of(8) } else { 0 }
-        };
-        let bytes = of_scan.iter().map(columns).max().unwrap_or(0);
+        let members = heads / groups;
         let texts = (round.first + scan.start, scan.len());
-        launch(Kernel::Scan, groups, texts, (32 * heads / groups).clamp(128, 1024), SCRATCH + bytes)?;
+        let (threads, rows) = ((32 * members).clamp(128, 1024), most(&|text| text.rows as usize));
+        if decisions == Decisions::ByNewestRow {
+            // In a block of one row nothing has left.
+            if rows > 1 {
+                let tiles = |text: &Text| {
+                    let columns = text.held as usize + text.rows as usize;
+                    columns.div_ceil(TILE) * (text.rows as usize * members).div_ceil(TILE)
+                };
+                launch(Kernel::Transpose, groups * most(&tiles), texts, MOVE_THREADS, 0)?;
+            }
+            let bytes = |text: &Text| walk_bytes(text.stride as usize, members, text.rows as usize);
+            launch(
+                Kernel::Rank,
+                groups * rows,
+                texts,
+                ROW_THREADS,
+                most(&|text| rank_bytes(text.stride as usize)),
+            )?;
+            launch(Kernel::Walk, groups, texts, threads, most(&bytes))?;
+        } else {
+            let columns =
+                |text: &Text| if text.alive == 0 { (text.stride as usize).next_multiple_of(8) } else { 0 };
+            launch(Kernel::Scan, groups, texts, threads, SCRATCH + most(&columns))?;
+        }
+        if decisions != Decisions::ByRows && (rows > 1 || of_scan.iter().any(|text| text.window > 0)) {
+            launch(Kernel::Exclude, heads * rows, texts, 32, 0)?;
+        }
     }
     if !round.received.is_empty() {
         let of_round = &round.texts[round.received.clone()];
@@ -175,10 +221,11 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         gpu.product(Product { m, n, k, a, b, b_is_transposed: true, c, batches: 1, factors })?;
         launch(Kernel::Loss, rows, (round.first + index, 1), ROW_THREADS, SCRATCH)?;
     }
-    if let Some(first) = round.scans.first() {
-        let bounded = &own[first.start..];
-        let groups = bounded.iter().map(|text| text.groups as usize).max().unwrap_or(1);
-        let texts = (round.first + first.start, bounded.len());
+    let scanned = round.scans.first().map_or(own.len(), |(_, first)| first.start);
+    if let Some(first) = own.iter().position(|text| text.passed > 0).or((scanned < own.len()).then_some(scanned)) {
+        let refilled = &own[first..];
+        let groups = refilled.iter().map(|text| text.groups as usize).max().unwrap_or(1);
+        let texts = (round.first + first, refilled.len());
         launch(Kernel::Refill, kv_heads * REFILL_PARTS + groups, texts, MOVE_THREADS, 0)?;
     }
     Ok(())

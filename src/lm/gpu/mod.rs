@@ -17,3 +17,5 @@ pub(super) mod device;
 pub(super) mod emulated;
 pub(super) mod launch;
 pub(super) mod params;
+#[cfg(all(test, feature = "emulate"))]
+mod tests;

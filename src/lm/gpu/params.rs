@@ -44,6 +44,9 @@ pub struct Text {
 
     pub positions: Address,
     pub alive: Address,
+    pub gone_from: Address,
+    pub by_column: Address,
+    pub candidates: Address,
     pub moves: Address,
     pub moved: Address,
     pub victims: Address,
@@ -76,7 +79,7 @@ pub struct Text {
     pub total_lists: i32,
     pub result_lists: i32,
     pub moves_stride: i32,
-    pub alive_is_shared: i32,
+    pub passed: i32,
     pub oldest: i32,
     pub gap_end: i32,
     pub prompt: i32,
@@ -130,7 +133,7 @@ const _: () = assert!(
         && size_of::<ScoredRow>() == 48
         && size_of::<Scoring>() == 32
         && size_of::<CopiedRows>() == 48
-        && size_of::<Text>() == 376
+        && size_of::<Text>() == 400
         && size_of::<crate::eviction::formula::LoweredInstruction>() == 76
 );
 

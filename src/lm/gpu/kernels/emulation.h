@@ -24,17 +24,29 @@ extern thread_local Index threadIdx, blockIdx, blockDim, gridDim;
 using std::isfinite;
 using std::isnan;
 inline int max(int a, int b) { return a > b ? a : b; }
+inline int __ffs(unsigned bits) { return __builtin_ffs((int)bits); }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+
+inline unsigned __float_as_uint(float x) {
+    unsigned bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+inline float __uint_as_float(unsigned bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 
 // Waits for all threads of the block.
 void emulated_barrier(int line);
 // Gives a value to the other lanes of the warp and returns the values of all 32.
 const uint64_t *emulated_exchange(int line, uint64_t value);
 
-template <typename T> T emulated_shuffle_xor(int line, T value, int distance) {
+template <typename T> T emulated_shuffle(int line, T value, int from) {
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof value);
-    bits = emulated_exchange(line, bits)[(threadIdx.x % 32) ^ distance];
+    bits = emulated_exchange(line, bits)[from];
     memcpy(&value, &bits, sizeof value);
     return value;
 }
@@ -46,5 +58,6 @@ inline unsigned emulated_ballot(int line, bool vote) {
 }
 
 #define __syncthreads() emulated_barrier(__LINE__)
-#define __shfl_xor_sync(mask, value, distance) emulated_shuffle_xor(__LINE__, value, distance)
+#define __shfl_sync(mask, value, from) emulated_shuffle(__LINE__, value, from)
+#define __shfl_xor_sync(mask, value, distance) emulated_shuffle(__LINE__, value, (threadIdx.x % 32) ^ (distance))
 #define __ballot_sync(mask, vote) emulated_ballot(__LINE__, vote)

@@ -3,12 +3,15 @@
 #include "params.h"
 #include "block.h"
 
+// A row behind those of any block.
+#define NEVER 200
+
 // A decision group while a block is read.
 struct Scan {
     const Layer &layer;
     const Text &text;
     Scratch &scratch;
-    unsigned char *alive;   // by column
+    unsigned char *gone_from;   // by column: the first row that does not see it
     const unsigned *positions;
     int group;
     int first_head, members;
@@ -19,9 +22,10 @@ struct Scan {
     __device__ int token() const { return text.seen + row; }
     __device__ int per_kv() const { return layer.heads / layer.kv_heads; }
     __device__ int age(int column) const { return token() - (int)positions[column]; }
+    __device__ bool is_there(int column) const { return gone_from[column] == NEVER; }
     // Whether an entry is in the cache and not protected. The newest ones are those of the newest tokens: none of them was evicted.
     __device__ bool is_candidate(int column) const {
-        return alive[column] && (int)positions[column] >= text.keep_first && age(column) >= text.keep_recent;
+        return is_there(column) && (int)positions[column] >= text.keep_first && age(column) >= text.keep_recent;
     }
     // Attention of a query head, not divided by its sum.
     __device__ const float *attention(int head) const {
@@ -157,7 +161,7 @@ __device__ inline void key_similarity(const Scan &scan, int kv_member, float *ou
     for (int d = threadIdx.x; d < dim; d += blockDim.x) {
         float sum = 0;
         for (int c = 0; c < scan.columns(); c++)
-            if (scan.alive[c]) sum += keys[(size_t)c * dim + d] / out[c];
+            if (scan.is_there(c)) sum += keys[(size_t)c * dim + d] / out[c];
         mean[d] = sum;
         square += (double)sum * sum;
     }
@@ -190,14 +194,14 @@ __device__ inline void over_entries(const Scan &scan, int operation, const Argum
     bool is_softmax = operation == SOFTMAX;
     float most = -INFINITY;
     for (int c = threadIdx.x; c < scan.columns(); c += blockDim.x)
-        if (scan.alive[c]) most = fmaxf(most, x[c]);
+        if (scan.is_there(c)) most = fmaxf(most, x[c]);
     most = is_softmax ? block_max(most, scan.scratch) : 0;
     double sum = 0;
     for (int c = threadIdx.x; c < scan.columns(); c += blockDim.x)
-        if (scan.alive[c]) sum += is_softmax ? expf(x[c] - most) : x[c];
+        if (scan.is_there(c)) sum += is_softmax ? expf(x[c] - most) : x[c];
     sum = block_sum(sum, scan.scratch);
     for (int c = threadIdx.x; c < scan.columns(); c += blockDim.x) {
-        double share = is_softmax ? (scan.alive[c] ? expf(x[c] - most) : 0.0f) : x[c];
+        double share = is_softmax ? (scan.is_there(c) ? expf(x[c] - most) : 0.0f) : x[c];
         out[c] = (float)(share / sum);
     }
     __syncthreads();
@@ -270,11 +274,11 @@ __device__ inline float remember(const Scan &scan, const Instruction &i, int mem
 }
 
 // Attention of some query heads, added up.
-__device__ inline float attention_sum(const Scan &scan, int column, float share) {
+__device__ inline float attention_sum(const Text &text, int first_head, int members, int row, int column, float share) {
     float sum = 0;
-    for (int member = 0; member < scan.members; member++) {
-        int head = scan.first_head + member;
-        sum += scan.attention(head)[column] * (scan.scale(head) * share);
+    for (int member = 0; member < members; member++) {
+        size_t at = (size_t)(first_head + member) * text.rows + row;
+        sum += text.logits[at * text.stride + column] * (text.scale[at] * share);
     }
     return sum;
 }
@@ -312,7 +316,8 @@ __device__ inline void run_formula(const Scan &scan, bool decides) {
                     // After the sum, so that equal sums of whole numbers stay equal.
                     if (op == POOLED_MEAN) y *= 1.0f / scan.members;
                 } else if (op == SUMMED_ATTENTION || op == POOLED_ATTENTION) {
-                    y = attention_sum(scan, c, op == POOLED_ATTENTION ? 1.0f / scan.members : 1.0f);
+                    float share = op == POOLED_ATTENTION ? 1.0f / scan.members : 1.0f;
+                    y = attention_sum(text, scan.first_head, scan.members, scan.row, c, share);
                 } else if (op == WORD_ATTENTION) {
                     y = scan.attention(scan.first_head + member)[c] * scan.scale(scan.first_head + member);
                 } else if (op == WORD_LOGIT) {

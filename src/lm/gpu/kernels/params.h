@@ -46,6 +46,18 @@ enum Operation {
 // Thread blocks that move the vectors of a head.
 #define REFILL_PARTS 8
 
+// One of the lowest scores of a row as if nothing left in its block. Behind the last one follow columns of -1, with a score that
+// no other entry of the row is below.
+struct Candidate {
+    float score;
+    int column;
+};
+
+// Candidates of a row, with the one of column -1 behind them. A test has fewer.
+#ifndef CANDIDATES
+#define CANDIDATES 64
+#endif
+
 // A text, its cache in this layer, and the block of it that is read.
 struct Text {
     // The cache: (kv_heads, capacity, dim).
@@ -70,7 +82,11 @@ struct Text {
 
     // Decisions.
     unsigned *positions;             // (groups, capacity), or null where nothing is evicted; (stride) where nothing leaves
-    unsigned char *alive;            // (groups, stride), where it does not fit into shared memory
+    unsigned char *alive;            // `gone_from` while a block is scanned, or null where that fits into shared memory
+    unsigned char *gone_from;        // the first row that does not see a column (groups, stride), or null where `scan` itself leaves
+                                     // out what has left
+    float *by_column;                // attention as if nothing left in the block (groups, stride, rows, query heads of the group),
+    Candidate *candidates;           // and the lowest scores that follow from it (groups, rows, CANDIDATES)
     unsigned *moves;                 // columns to fill and the columns of what moves there (groups, 2, moves_stride), or null for a
                                      // prompt that will be cut: nothing leaves, and attention is there already
     unsigned *moved;                 // (groups, 2): survivors, and how many of them move
@@ -90,11 +106,13 @@ struct Text {
     int capacity, all_capacity, all_stride, kv_head;
     int limit, burst, window, keep_first, keep_recent;   // `burst` entries leave at once beyond `limit`; window 0: none
     int groups, instructions, kept_lists, total_lists;
-    int result_lists, moves_stride, alive_is_shared;
-    int oldest;                      // position of column 0 of an unbounded cache
+    int result_lists, moves_stride;
+    int passed;                      // columns that no later row sees, where only the order of entries decides
+    int oldest;                      // position of column 0, had no column before the newest tokens left
     int gap_end;
     int prompt, part_start, part_end;   // tokens of a prompt that is read again, and columns of the part that is repeated
-    int newest_seen;                 // tokens that a query sees where only their order decides, itself included; 0: all
+    int newest_seen;                 // tokens that a query sees besides the first `keep_first`, itself included, where only their order
+                                     // decides; 0: all
 };
 
 // What is known of a row of logits, and of that of the full cache.
@@ -119,7 +137,7 @@ struct Copy {
 };
 
 // `params.rs` checks the same numbers.
-static_assert(sizeof(Layer) == 20 && sizeof(Text) == 376 && sizeof(Instruction) == 76 && sizeof(ScoredRow) == 48 &&
+static_assert(sizeof(Layer) == 20 && sizeof(Text) == 400 && sizeof(Instruction) == 76 && sizeof(ScoredRow) == 48 &&
                   sizeof(Scoring) == 32 && sizeof(Copy) == 48,
               "the program has other structs");
 

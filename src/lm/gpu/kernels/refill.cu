@@ -1,4 +1,5 @@
-// Entries of the block that stay move to the columns of evicted ones.
+// Entries of the block that stay move to the columns of evicted ones. Where only the order decides, the first entries move behind what has
+// left.
 //
 // Grid: (key-value heads * REFILL_PARTS) + groups, texts. A thread block moves a part of a head's vectors, or a group's numbers.
 #include "params.h"
@@ -20,6 +21,18 @@ struct Moves {
 extern "C" __global__ void refill(Layer layer, const Text *__restrict__ texts) {
     const Text &text = texts[blockIdx.y];
     int head = blockIdx.x / REFILL_PARTS, group = blockIdx.x - layer.kv_heads * REFILL_PARTS;
+    if (text.passed > 0) {
+        size_t first = (size_t)head * text.capacity * layer.dim, behind = (size_t)text.passed * layer.dim;
+        int part = blockIdx.x % REFILL_PARTS * blockDim.x + threadIdx.x;
+        for (int d = part; group < 0 && d < layer.dim; d += REFILL_PARTS * blockDim.x)
+            // Backwards: some of their new columns may be old ones too.
+            for (int i = text.keep_first - 1; i >= 0; i--) {
+                size_t from = first + (size_t)i * layer.dim + d;
+                text.values[from + behind] = text.values[from];
+                text.keys[from + behind] = text.keys[from];
+            }
+        return;
+    }
     if (group < 0) {
         Moves moves(text, text.groups == 1 ? 0 : head);
         size_t first = (size_t)head * text.capacity * layer.dim;

@@ -13,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(768) scan(Layer layer, const Text *
     Scan scan = begin_scan(layer, text, (unsigned char *)shared);
     for (; scan.row < text.rows; scan.row++) {
         join(scan);
-        if (text.moves) attention_of_row(scan);
+        if (text.moves && !text.gone_from) attention_of_row(scan);
         decide(scan);
     }
     if (text.moves) end_scan(scan);

@@ -13,23 +13,25 @@ extern "C" __global__ void softmax(Layer layer, const Text *__restrict__ texts) 
     const Text &text = texts[blockIdx.y];
     int head = blockIdx.x / text.rows, row = blockIdx.x % text.rows;
     if (head >= layer.heads) return;
-    // Positions are then in order without gaps, so what has left is what comes first.
+    // Positions are then in order without gaps, so what has left is what comes first behind those that stay.
     int last = text.held + row, oldest = text.newest_seen ? text.seen + row + 1 - text.newest_seen : 0;
     int first = max(oldest - text.oldest, 0);
     int gap = text.ends ? text.ends[head / (layer.heads / layer.kv_heads)] : text.gap_end;
     size_t of_row = (size_t)head * text.rows + row;
     float *x = text.logits + of_row * text.stride, *copy = text.raw_logits ? text.raw_logits + of_row * text.stride : nullptr;
     float most = -INFINITY;
-    for (int c = first + threadIdx.x; c <= last; c += blockDim.x) {
+    auto is_there = [&](int c) {
+        return (c >= first || c < text.keep_first) && c <= last && (c < gap || c >= text.gap_end);
+    };
+    for (int c = (text.keep_first ? 0 : first) + threadIdx.x; c <= last; c += blockDim.x) {
         x[c] = capped(layer, x[c]);
         if (copy) copy[c] = x[c];
-        if (c < gap || c >= text.gap_end) most = fmaxf(most, x[c]);
+        if (is_there(c)) most = fmaxf(most, x[c]);
     }
     most = block_max(most, scratch);
     double sum = 0;
     for (int c = threadIdx.x; c < text.stride; c += blockDim.x) {
-        bool is_there = c >= first && c <= last && (c < gap || c >= text.gap_end);
-        x[c] = is_there ? expf(x[c] - most) : 0;
+        x[c] = is_there(c) ? expf(x[c] - most) : 0;
         sum += x[c];
     }
     sum = block_sum(sum, scratch);
