@@ -249,13 +249,18 @@ impl CacheEntries {
         self.each_bounded().flat_map(Bounded::scorers_of_rows)
     }
 
-    /// Which properties of new entries its scores read.
+    /// Which properties of new entries the scores read that the host computes.
     pub fn wants(&self) -> Wanted {
+        let on_host =
+            |bounded: &&Bounded| bounded.scorer.is_some() || bounded.divider.is_some() || bounded.inputs.is_some();
+        let caches = std::iter::once(self).chain(self.cuts()).filter_map(CacheEntries::as_bounded);
+        let scores: Vec<Score> = caches.filter(on_host).flat_map(|bounded| bounded.policy.scores()).collect();
+        let any = |what: fn(&Score) -> bool| scores.iter().any(what);
         Wanted {
-            hidden: self.scores().any(Score::is_function),
-            projected_norms: self.scores().any(|score| score.has(Word::ProjectedValueNorm)),
-            token_texts: self.scores().any(|score| score.calls(Function::TokenIn)),
-            vectors: self.scores().any(|score| {
+            hidden: any(|score| score.is_function()),
+            projected_norms: any(|score| score.has(Word::ProjectedValueNorm)),
+            token_texts: any(|score| score.calls(Function::TokenIn)),
+            vectors: any(|score| {
                 let words = [Word::KeyNorm, Word::ValueNorm, Word::ValueNorm2];
                 words.into_iter().any(|word| score.has(word)) || score.calls(Function::Dot)
             }),
@@ -356,9 +361,10 @@ impl CacheEntries {
         let step = self.seen + attention.row;
         // The end of a read may be that of the prompt.
         let may_be_cut = attention.ends_read && (bounded.awaits_cut || policy.budget.pools_model());
-        let row = formula::Row { attention, vectors, step, decides: decides || may_be_cut, is_replayed: false };
+        let row = formula::Row { attention, vectors, step, decides: decides || may_be_cut };
         let mask = &mask;
         for scorer in bounded.scorers_of_rows() {
+            scorer.take_query(step, vectors.scale(step), |head| vectors.query(attention.row, head));
             for (group, HeadGroup { positions, .. }) in self.groups.iter().enumerate() {
                 let mask = mask(group);
                 let unprotected = self.groups[group].candidates(policy, mask.len());

@@ -74,7 +74,13 @@ impl CacheEntries {
         for Bounded { last_rows, scorer, divider, .. } in self.each_bounded() {
             let Some(last) = last_rows else { continue };
             last.add(queries, heads);
-            [scorer, divider].into_iter().flatten().for_each(|scorer| scorer.take_queries(first, queries));
+            let dim = queries.plain.len() / (heads.heads * queries.scales.len());
+            for scorer in [scorer, divider].into_iter().flatten() {
+                for (row, scale) in queries.scales.iter().enumerate() {
+                    let of_head = |head: usize| &queries.plain[(row * heads.heads + head) * dim..][..dim];
+                    scorer.take_query(first + row, *scale, of_head);
+                }
+            }
         }
     }
 

@@ -24,7 +24,7 @@ pub struct LayerEntries<'a> {
     pub entries: &'a mut CacheEntries,
     /// Takes what leaves, group by group, the oldest first.
     pub log: Option<&'a mut Vec<Eviction>>,
-    /// Keys and values of the columns, which functions need, and scores of a prompt's last rows.
+    /// Keys and values of the columns, which functions need.
     pub vectors: Option<&'a dyn Vectors>,
 }
 
@@ -52,9 +52,6 @@ pub fn evict_together(layers: &mut [LayerEntries<'_>], ends_prompt: bool) -> Vec
         let Some(bounded) = layer.entries.as_bounded_mut() else { continue };
         let policy = bounded.policy;
         let is_cut = ends_prompt && std::mem::take(&mut bounded.awaits_cut);
-        if is_cut {
-            layer.entries.score_last_rows(layer.vectors);
-        }
         if policy.budget.pools_model() {
             pooled.push((index, policy));
             cuts |= is_cut;

@@ -180,9 +180,8 @@ impl CacheEntries {
     }
 
     /// Computes the scores of a prompt that has been read from its last rows, if they were kept for that.
-    pub fn score_last_rows(&mut self, vectors: Option<&dyn Vectors>) {
-        let Some(bounded) = self.as_bounded_mut() else { return };
-        let (Some(last), Some(vectors)) = (bounded.last_rows.take(), vectors) else { return };
+    pub fn score_last_rows(&mut self, vectors: &dyn Vectors) {
+        let Some(last) = self.as_bounded_mut().and_then(|bounded| bounded.last_rows.take()) else { return };
         let (heads, columns) = (self.heads, self.seen);
         let stride = vector::padded(columns);
         let Kind::Bounded(bounded) = &mut self.kind else { return };
@@ -211,8 +210,7 @@ impl CacheEntries {
                 let (sums, widths, ends_read) = (&sums, &[width], step + 1 == columns);
                 let attention = Attention { logits: &logits, sums, heads, rows, row, stride, widths, ends_read };
                 let mask = &mask[..=step];
-                let row =
-                    formula::Row { attention: &attention, vectors, step, decides: ends_read, is_replayed: true };
+                let row = formula::Row { attention: &attention, vectors, step, decides: ends_read };
                 let policy = bounded.policy;
                 for scorer in bounded.scorers() {
                     for (group, entries) in self.groups.iter().enumerate() {

@@ -9,7 +9,7 @@ use super::loops::{Column, Entries, Kept, Step, elementwise, highest_if_nan, nea
 use super::program::{Columns, Instruction, Operand, Operation, compile};
 use super::statistics::{self, QueryStatistics};
 use super::words::{Function, Word};
-use crate::eviction::block::{Attention, NewEntries, Queries, Vectors};
+use crate::eviction::block::{Attention, NewEntries, Vectors};
 use crate::eviction::future::RecordedAttention;
 use crate::eviction::score::{mix, uniform};
 use crate::eviction::settings::{Heads, Scope};
@@ -80,8 +80,6 @@ pub(in crate::eviction) struct Row<'a> {
     pub step: usize,
     /// Whether scores are needed, and not only what is remembered.
     pub decides: bool,
-    /// Whether its query was taken before ([`Scorer::take_queries`]).
-    pub is_replayed: bool,
 }
 
 impl Scorer {
@@ -187,15 +185,9 @@ impl Scorer {
         !self.queries.is_empty()
     }
 
-    /// Takes the queries of rows, the first of which is the token `first`, if it expects others.
-    pub fn take_queries(&mut self, first: usize, queries: &Queries<'_>) {
-        let heads = self.queries.len();
-        let dim = queries.plain.len() / (heads * queries.scales.len()).max(1);
-        for (row, scale) in queries.scales.iter().enumerate() {
-            for (head, own) in self.queries.iter_mut().enumerate() {
-                own.add(first + row, &queries.plain[(row * heads + head) * dim..][..dim], *scale);
-            }
-        }
+    /// Takes the query of the token `step` in each head, before rotation, if it expects others.
+    pub fn take_query<'a>(&mut self, step: usize, scale: f32, of_head: impl Fn(usize) -> &'a [f32]) {
+        self.queries.iter_mut().enumerate().for_each(|(head, own)| own.add(step, of_head(head), scale));
     }
 
     /// Whether logits have to be copied before the softmax takes their place.
@@ -208,16 +200,10 @@ impl Scorer {
         self.logits[head].extend_from_slice(logits);
     }
 
-    /// Computes a row for one group. It is long because its one `match` has an arm for each kind of operation.
+    /// Computes a row for one group, after its [query](Self::take_query). It is long because its one `match` has an arm for each kind of operation.
     pub fn run(&mut self, row: &Row<'_>, group: usize, entries: &Entries<'_>) {
         let per_kv = self.heads.per_kv_head();
         let heads = self.heads.of_group(self.scope, group);
-        if !self.queries.is_empty() && !row.is_replayed {
-            for head in heads.clone() {
-                let query = row.vectors.query(row.attention.row, head);
-                self.queries[head].add(row.step, query, row.vectors.scale(row.step));
-            }
-        }
         let Group { kept, results } = &mut self.groups[group];
         for (index, instruction) in self.program.iter().enumerate() {
             if !instruction.always && !row.decides {

@@ -565,7 +565,7 @@ proptest! {
         case.scan(&mut all, case.prompt, &mut Vec::new());
         case.scan(&mut last, case.prompt, &mut Vec::new());
         let vectors = case.columns(&last);
-        last.score_last_rows(Some(&vectors));
+        last.score_last_rows(&vectors);
         for group in 0..case.heads.groups(scope) {
             let scores = [&all, &last].map(|entries| {
                 let scores = entries.scores_at_cut(entries.as_bounded().unwrap(), group, None);

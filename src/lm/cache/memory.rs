@@ -6,7 +6,7 @@
 //! generation it has room for one entry more.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Result;
 
@@ -56,12 +56,33 @@ pub struct Memory {
     pub(in crate::lm) is_shrunk: bool,
 }
 
-/// What policies that will cut a prompt know of it, and what a GPU keeps for them: (layers)(policies)
+/// What policies that will cut a prompt know of it.
 #[derive(Clone, Debug)]
-pub struct PromptScores(Vec<(Vec<CacheEntries>, Vec<CutTables>)>);
+pub struct PromptScores {
+    /// What the host knows, and what a GPU keeps: (layers)(policies)
+    layers: Vec<(Vec<CacheEntries>, Vec<CutTables>)>,
+    /// With the scores that are computed where a prompt is cut, if it was. Caches of all sizes have the same.
+    at_cut: OnceLock<Box<PromptScores>>,
+}
 
-/// Takes from a device the scores by which a prompt is cut, for the entries of the layer with this index.
-pub(in crate::lm) type ScoreAtCut<'a> = &'a dyn Fn(usize, &mut CacheEntries) -> Result<()>;
+impl PromptScores {
+    fn new(layers: impl Iterator<Item = (Vec<CacheEntries>, Vec<CutTables>)>) -> PromptScores {
+        PromptScores { layers: layers.collect(), at_cut: OnceLock::new() }
+    }
+
+    /// With the scores that `score` computes for the policies of each layer, once.
+    pub(in crate::lm) fn at_cut(
+        &self,
+        score: impl Fn(usize, &mut [CacheEntries]) -> Result<()>,
+    ) -> Result<&PromptScores> {
+        if let Some(known) = self.at_cut.get() {
+            return Ok(known);
+        }
+        let mut scored = self.clone();
+        scored.layers.iter_mut().enumerate().try_for_each(|(index, (policies, _))| score(index, policies))?;
+        Ok(self.at_cut.get_or_init(|| Box::new(scored)))
+    }
+}
 
 impl Memory {
     /// With `on_gpu`, keys and values are on the device, as far as it can decide what the policy evicts.
@@ -111,7 +132,7 @@ impl Memory {
     /// one that was made by `plan` from the start, if that has [`Positions::Absolute`](crate::eviction::Positions::Absolute); its
     /// log lacks only what windows of layers had passed. `None` as for [`CacheEntries::fork`], and for an unbounded plan.
     pub fn fork(&self, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
-        self.fork_by(None, len, plan, (&[], &|_, _| Ok(()))).ok()?
+        self.fork_by(None, len, plan, &[])
     }
 
     /// A memory of these layers, which have read the first `len` tokens of this one; `None` where the states of others are not known.
@@ -135,25 +156,25 @@ impl Memory {
 
     /// What each policy of [`MemoryPlan::cuts`] knows of the tokens read so far.
     pub fn cuts(&self) -> PromptScores {
-        PromptScores(self.layers.iter().map(|layer| (layer.entries.cuts().to_vec(), layer.cut_tables())).collect())
+        PromptScores::new(self.layers.iter().map(|layer| (layer.entries.cuts().to_vec(), layer.cut_tables())))
     }
 
     /// Ends a prompt that was read with [`MemoryPlan::cuts`]: what each policy knows of it.
     pub fn take_cuts(&mut self) -> PromptScores {
         let of_layer = |layer: &mut LayerCache| (layer.entries.take_cuts(), layer.cut_tables());
-        PromptScores(self.layers.iter_mut().map(of_layer).collect())
+        PromptScores::new(self.layers.iter_mut().map(of_layer))
     }
 
-    /// Forks the memory. A prompt that is cut at once needs the `shapes` of its layers, and first what a device knows of its scores.
+    /// Forks the memory. A prompt that is cut at once needs the `shapes` of its layers.
     pub(in crate::lm) fn fork_by(
         &self,
         cut: Option<(&PromptScores, bool)>,
         len: usize,
         plan: &MemoryPlan<'_>,
-        (shapes, score_at_cut): (&[AttentionShape<'_>], ScoreAtCut<'_>),
-    ) -> Result<Option<Memory>> {
+        shapes: &[AttentionShape<'_>],
+    ) -> Option<Memory> {
         let &MemoryPlan { policy, seed, measure_loss, options, expect, text, .. } = plan;
-        let Some(policy) = policy else { return Ok(None) };
+        let policy = policy?;
         let policies =
             policy.of_layers(options.local_layers.bounded(self.layers.iter().map(|layer| layer.entries.window)));
         let entries = self.layers.iter().zip(&policies).enumerate().map(|(index, (layer, own))| {
@@ -161,16 +182,15 @@ impl Memory {
             let own = *own;
             match (own, cut) {
                 (Some(own), Some((scores, _))) => {
-                    layer.entries.fork_for_cut(&scores.0.get(index)?.0, len, own, salt)
+                    layer.entries.fork_for_cut(&scores.layers.get(index)?.0, len, own, salt)
                 }
                 _ => layer.entries.fork(len, own, salt),
             }
         });
-        let Some(mut entries) = entries.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let mut entries = entries.collect::<Option<Vec<_>>>()?;
         let mut logs = vec![plan.log.then(Vec::new); entries.len()];
         let kept = match cut {
             Some((_, true)) => {
-                entries.iter_mut().enumerate().try_for_each(|(index, entries)| score_at_cut(index, entries))?;
                 let logs = logs.iter_mut().map(Option::as_mut);
                 // What a window has passed may be in the tables still.
                 let vectors = self.layers.iter().zip(shapes).map(|(layer, shape)| {
@@ -186,7 +206,7 @@ impl Memory {
             _ => entries.iter().map(|_| None).collect(),
         };
         let cut_tables = |index: usize| {
-            let (cuts, tables) = cut?.0.0.get(index)?;
+            let (cuts, tables) = cut?.0.layers.get(index)?;
             let at = CacheEntries::cut_of(cuts, len, policies[index]?, salt(seed, index))?;
             tables.get(at).cloned()
         };
@@ -222,7 +242,7 @@ impl Memory {
             };
             Some(LayerCache { entries, tables, log, is_long: self.is_long })
         });
-        Ok(layers.collect::<Option<_>>().and_then(|layers| self.forked(layers, len, plan)))
+        self.forked(layers.collect::<Option<_>>()?, len, plan)
     }
 
     /// Frees the memory that reading blocks needs, before `more` tokens are read one at a time by
@@ -377,7 +397,11 @@ impl Memory {
 }
 
 /// Keys and values of a layer's cache; `None` of one on a GPU.
-fn vectors_of<'a>(tables: &'a Tables, shape: &'a AttentionShape<'a>, is_long: bool) -> Option<BlockVectors<'a>> {
+pub(in crate::lm) fn vectors_of<'a>(
+    tables: &'a Tables,
+    shape: &'a AttentionShape<'a>,
+    is_long: bool,
+) -> Option<BlockVectors<'a>> {
     let Tables::Host(HostTables { keys, values, .. }) = tables else { return None };
     let (keys, values) = match keys {
         Keys::Absolute(keys) => (CachedKeys::Absolute(keys), values_of(keys, values)),

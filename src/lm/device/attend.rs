@@ -224,27 +224,26 @@ impl GpuAttention {
         asked.into_iter().try_for_each(|(asked, cache, entries)| cache.settle(&asked, &arena, entries))
     }
 
-    /// Computes the scores by which a prompt is cut that it has read, where kernels do not know them: its keys and values are on the host
-    /// meanwhile.
+    /// Computes the scores by which some policies cut a prompt that a layer has read, where kernels do not know them: its keys and values are
+    /// on the host meanwhile.
     ///
     /// # Errors
     ///
     /// Errors of the device.
     pub fn score_at_cut(
         &self,
-        entries: &mut CacheEntries,
-        tables: &Tables,
+        cache: &GpuCache,
         (shape, is_long): (&AttentionShape<'_>, bool),
+        policies: &mut [CacheEntries],
     ) -> Result<()> {
-        if let Tables::Gpu(cache) = tables
-            && entries.is_scored_at_cut()
-        {
-            let of_heads = |vectors| Store::Floats(Table::full(vectors, shape.heads.kv_heads, shape.head_dim));
-            let [keys, values] = cache.download(&*self.gpu, entries.seen)?.map(of_heads);
-            let (keys, frequencies) = (CachedKeys::Absolute(&keys), shape.rope.frequencies(is_long));
-            let vectors = BlockVectors { shape, keys, values: &values, queries: &[], frequencies };
-            entries.score_last_rows(Some(&vectors));
-        }
+        let Some(seen) = policies.iter().find(|own| own.is_scored_at_cut()).map(|own| own.seen) else {
+            return Ok(());
+        };
+        let of_heads = |vectors| Store::Floats(Table::full(vectors, shape.heads.kv_heads, shape.head_dim));
+        let [keys, values] = cache.download(&*self.gpu, seen)?.map(of_heads);
+        let (keys, frequencies) = (CachedKeys::Absolute(&keys), shape.rope.frequencies(is_long));
+        let vectors = BlockVectors { shape, keys, values: &values, queries: &[], frequencies };
+        policies.iter_mut().for_each(|own| own.score_last_rows(&vectors));
         Ok(())
     }
 

@@ -21,13 +21,13 @@ use super::decoder::{Layer, Projected};
 use super::loader::Loader;
 use super::parts::{Part, Reading, joined};
 use super::second_reading::RepeatRequest;
-use crate::eviction::{LONGEST_KNOWN, RecordedAttention, Scope};
+use crate::eviction::{CacheEntries, LONGEST_KNOWN, RecordedAttention, Scope};
 use crate::lm::arithmetic::layers::{Linear, Products, Weight, compute_type, in_pieces};
 use crate::lm::arithmetic::rows::rms_norm;
 use crate::lm::arithmetic::types::{Arithmetic, WeightType};
 use crate::lm::cache::attention_shape::AttentionShape;
-use crate::lm::cache::layer_cache::LayerCache;
-use crate::lm::cache::memory::{Memory, PromptScores};
+use crate::lm::cache::layer_cache::{LayerCache, Tables};
+use crate::lm::cache::memory::{Memory, PromptScores, vectors_of};
 use crate::lm::cache::plan::MemoryPlan;
 use crate::lm::cache::rope::{Angles, Rope};
 use crate::lm::device::Device;
@@ -306,12 +306,25 @@ impl LanguageModel {
     pub fn cut(&self, memory: &mut Memory) -> Result<()> {
         self.end_prompt(memory)?;
         let shapes = self.attention_shapes();
-        if let Some(gpu) = self.gpu() {
-            for (LayerCache { entries, tables, is_long, .. }, shape) in memory.layers.iter_mut().zip(&shapes) {
-                gpu.score_at_cut(entries, tables, (shape, *is_long))?;
-            }
+        for (LayerCache { entries, tables, is_long, .. }, shape) in memory.layers.iter_mut().zip(&shapes) {
+            self.score_at_cut(tables, (shape, *is_long), std::slice::from_mut(entries))?;
         }
         memory.evict_together(&shapes, true);
+        Ok(())
+    }
+
+    /// Computes the scores by which some policies cut the prompt that a layer has read, where these are of its last rows.
+    fn score_at_cut(
+        &self,
+        tables: &Tables,
+        (shape, is_long): (&AttentionShape<'_>, bool),
+        policies: &mut [CacheEntries],
+    ) -> Result<()> {
+        if let (Some(gpu), Tables::Gpu(cache)) = (self.gpu(), tables) {
+            gpu.score_at_cut(cache, (shape, is_long), policies)?;
+        } else if let Some(vectors) = vectors_of(tables, shape, is_long) {
+            policies.iter_mut().for_each(|own| own.score_last_rows(&vectors));
+        }
         Ok(())
     }
 
@@ -330,14 +343,12 @@ impl LanguageModel {
         plan: &MemoryPlan<'_>,
     ) -> Result<Option<Memory>> {
         let shapes = self.attention_shapes();
-        let score_at_cut = |index: usize, entries: &mut _| match self.gpu() {
-            Some(gpu) => {
-                let layer = &full.layers[index];
-                gpu.score_at_cut(entries, &layer.tables, (&shapes[index], layer.is_long))
-            }
-            None => Ok(()),
+        let score = |index: usize, policies: &mut [CacheEntries]| {
+            let layer = &full.layers[index];
+            self.score_at_cut(&layer.tables, (&shapes[index], layer.is_long), policies)
         };
-        full.fork_by(Some((scores, ends)), len, plan, (&shapes, &score_at_cut))
+        let scores = if ends { scores.at_cut(score)? } else { scores };
+        Ok(full.fork_by(Some((scores, ends)), len, plan, &shapes))
     }
 
     /// Records the attention of a text under the full cache, by layer, over the decision groups of a scope.
