@@ -21,6 +21,26 @@ pub enum Kernel {
     Refill,
     Score,
     Copy,
+    /// Attention over heads of at most so many dimensions.
+    Attend64,
+    Attend96,
+    Attend128,
+    Attend256,
+}
+
+impl Kernel {
+    /// The kernel for attention over heads of `dim` dimensions, with the bytes of shared memory of a block (`kernels/attend.cu`).
+    pub fn attending(dim: usize) -> (Kernel, usize) {
+        let (kernel, dim, columns) = match dim {
+            ..=64 => (Kernel::Attend64, 64, 64),
+            65..=96 => (Kernel::Attend96, 96, 64),
+            97..=128 => (Kernel::Attend128, 128, 64),
+            _ => (Kernel::Attend256, 256, 16),
+        };
+        let (rows, padding) = (64, 8);
+        let vectors = 2 * (rows + columns) * (dim + padding) * size_of::<u16>();
+        (kernel, vectors + (rows + columns + 2) * size_of::<f32>())
+    }
 }
 
 /// Memory of a device, freed when dropped.

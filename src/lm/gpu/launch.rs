@@ -21,6 +21,9 @@ pub(in crate::lm) const REFILL_PARTS: usize = 8;
 pub(in crate::lm) const TOKEN_THREADS: usize = 1024;
 /// Threads of a block that moves vectors of a head, and of one that takes a row of logits over the vocabulary.
 pub(in crate::lm) const MOVE_THREADS: usize = 256;
+/// Threads of a block that attends from tile to tile, and the rows that it takes (`kernels/attend.cu`).
+const ATTENDING_THREADS: usize = 128;
+const ATTENDING_ROWS: usize = 64;
 /// Threads of a block that takes a row of attention.
 const ROW_THREADS: usize = 128;
 
@@ -36,6 +39,8 @@ pub(in crate::lm) struct Call {
 #[derive(Clone, Debug)]
 pub(in crate::lm) struct Block {
     pub is_bounded: bool,
+    /// Whether weights of attention are made of all columns, for what attention from tile to tile does not tell.
+    pub has_logits: bool,
     pub text: Text,
     pub received: Vec<Text>,
     /// For each policy that will cut the prompt and is scanned for that.
@@ -48,7 +53,10 @@ struct Round {
     texts: Vec<Text>,
     /// Index of the round's first text in the table of all rounds.
     first: usize,
-    /// Texts that are scanned together, by their indices. Texts of full caches come before them.
+    /// Texts from which nothing leaves in the block, by their indices, and those with weights of all columns: the last of these, and all others.
+    unscanned: Range<usize>,
+    with_logits: Range<usize>,
+    /// Texts that are scanned together. They come after the others.
     scans: Vec<Range<usize>>,
     /// Indices of the repeated texts, which follow the others: one for each scope that attention is kept for, and one for each
     /// key-value head if lost attention is measured.
@@ -62,8 +70,10 @@ impl Round {
     /// Adds the texts of a round to the table `all`, ordered by what they need.
     fn new(mut blocks: Vec<Block>, all: &mut Vec<Text>) -> Round {
         // How many threads scan follows from the decisions, and some sums from the threads.
-        let kind = |block: &Block| block.is_bounded.then_some(block.text.groups);
+        let kind = |block: &Block| (block.is_bounded.then_some(block.text.groups), block.has_logits);
         blocks.sort_by_key(kind);
+        let unscanned = 0..blocks.iter().filter(|block| !block.is_bounded).count();
+        let with_logits = blocks.iter().filter(|block| !block.has_logits).count()..blocks.len();
         let (mut scans, mut end) = (Vec::new(), 0);
         for same in blocks.chunk_by(|a, b| kind(a) == kind(b)) {
             end += same.len();
@@ -82,7 +92,7 @@ impl Round {
             texts.extend(same);
         }
         all.extend(&texts);
-        Round { texts, first, scans, received, losses, cuts }
+        Round { texts, first, unscanned, with_logits, scans, received, losses, cuts }
     }
 }
 
@@ -118,15 +128,22 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
     let per_kv = heads / kv_heads;
     let at = |index: usize| table + (index * size_of::<Text>()) as u64;
     let own = &round.texts[..round.received.start];
-    let rows = own.iter().map(|text| text.rows as usize).max().unwrap_or(0);
+    let rows_of = |texts: &[Text]| texts.iter().map(|text| text.rows as usize).max().unwrap_or(0);
     let launch = |kernel, x: usize, texts: (usize, usize), threads, shared_bytes| {
         let threads = gpu.threads(kernel, threads);
         gpu.launch(Launch { kernel, grid: [x, texts.1], threads, shared_bytes, layer, texts: at(texts.0) })
     };
-    let all = (round.first, own.len());
+    let in_table = |texts: &Range<usize>| (round.first + texts.start, texts.len());
     let of_token = (heads * dim).next_multiple_of(32).min(TOKEN_THREADS);
-    launch(Kernel::Place, rows, all, of_token, 0)?;
-    for text in own {
+    launch(Kernel::Place, rows_of(own), (round.first, own.len()), of_token, 0)?;
+    if !round.unscanned.is_empty() {
+        let (kernel, shared_bytes) = Kernel::attending(dim);
+        let parts = (per_kv * rows_of(&own[round.unscanned.clone()])).div_ceil(ATTENDING_ROWS);
+        let (grid, texts) = ([kv_heads * parts, round.unscanned.len()], at(round.first));
+        gpu.launch(Launch { kernel, grid, threads: ATTENDING_THREADS, shared_bytes, layer, texts })?;
+    }
+    let with_logits = &own[round.with_logits.clone()];
+    for text in with_logits {
         let (rows, capacity, stride) = (text.rows as usize, text.capacity as usize, text.stride as usize);
         let a = Factor { address: text.queries, stride: dim, batch: per_kv * rows * dim };
         let b = Factor { address: text.keys, stride: dim, batch: capacity * dim };
@@ -134,7 +151,10 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         let (m, n, k) = (per_kv * rows, text.held as usize + rows, dim);
         gpu.product(Product { m, n, k, a, b, b_is_transposed: true, c, batches: kv_heads, factors: DType::F32 })?;
     }
-    launch(Kernel::Softmax, heads * rows, all, ROW_THREADS, SCRATCH)?;
+    if !with_logits.is_empty() {
+        let blocks = heads * rows_of(with_logits);
+        launch(Kernel::Softmax, blocks, in_table(&round.with_logits), ROW_THREADS, SCRATCH)?;
+    }
     for scan in round.scans.iter().chain(&round.cuts) {
         let of_scan = &round.texts[scan.clone()];
         let groups = of_scan[0].groups as usize;
@@ -142,18 +162,17 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
             if text.alive_is_shared == 1 { (text.stride as usize).next_multiple_of(8) } else { 0 }
         };
         let bytes = of_scan.iter().map(columns).max().unwrap_or(0);
-        let texts = (round.first + scan.start, scan.len());
-        launch(Kernel::Scan, groups, texts, (32 * heads / groups).clamp(128, 1024), SCRATCH + bytes)?;
+        launch(Kernel::Scan, groups, in_table(scan), (32 * heads / groups).clamp(128, 1024), SCRATCH + bytes)?;
     }
     if !round.received.is_empty() {
         let of_round = &round.texts[round.received.clone()];
         let columns = of_round.iter().map(|text| text.held as usize + text.rows as usize).max().unwrap_or(0);
         let lists = of_round.iter().map(|text| text.kept_lists as usize).max().unwrap_or(0);
         let blocks = columns.div_ceil(gpu.threads(Kernel::Received, ROW_THREADS)) * lists;
-        let texts = (round.first + round.received.start, round.received.len());
-        launch(Kernel::Received, blocks, texts, ROW_THREADS, 0)?;
+        launch(Kernel::Received, blocks, in_table(&round.received), ROW_THREADS, 0)?;
     }
-    for text in own {
+    let scanned = round.unscanned.end..own.len();
+    for text in &own[scanned.clone()] {
         let (rows, capacity, stride) = (text.rows as usize, text.capacity as usize, text.stride as usize);
         let a = Factor { address: text.logits, stride, batch: per_kv * rows * stride };
         let b = Factor { address: text.values, stride: dim, batch: capacity * dim };
@@ -161,7 +180,9 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         let (m, n, k) = (per_kv * rows, dim, text.held as usize + rows);
         gpu.product(Product { m, n, k, a, b, b_is_transposed: false, c, batches: kv_heads, factors: DType::F32 })?;
     }
-    launch(Kernel::Outputs, rows, all, of_token, 0)?;
+    if !scanned.is_empty() {
+        launch(Kernel::Outputs, rows_of(&own[scanned.clone()]), in_table(&scanned), of_token, 0)?;
+    }
     for index in round.losses.clone() {
         let text = &round.texts[index];
         let (rows, all_stride) = (text.rows as usize, text.all_stride as usize);
@@ -175,11 +196,9 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         gpu.product(Product { m, n, k, a, b, b_is_transposed: true, c, batches: 1, factors })?;
         launch(Kernel::Loss, rows, (round.first + index, 1), ROW_THREADS, SCRATCH)?;
     }
-    if let Some(first) = round.scans.first() {
-        let bounded = &own[first.start..];
-        let groups = bounded.iter().map(|text| text.groups as usize).max().unwrap_or(1);
-        let texts = (round.first + first.start, bounded.len());
-        launch(Kernel::Refill, kv_heads * REFILL_PARTS + groups, texts, MOVE_THREADS, 0)?;
+    if !scanned.is_empty() {
+        let groups = own[scanned.clone()].iter().map(|text| text.groups as usize).max().unwrap_or(1);
+        launch(Kernel::Refill, kv_heads * REFILL_PARTS + groups, in_table(&scanned), MOVE_THREADS, 0)?;
     }
     Ok(())
 }

@@ -24,6 +24,17 @@ extern thread_local Index threadIdx, blockIdx, blockDim, gridDim;
 using std::isfinite;
 using std::isnan;
 inline int max(int a, int b) { return a > b ? a : b; }
+inline int min(int a, int b) { return a < b ? a : b; }
+inline unsigned __float_as_uint(float x) {
+    unsigned bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+inline float __uint_as_float(unsigned bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
 // Waits for all threads of the block.
