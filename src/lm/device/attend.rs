@@ -354,7 +354,9 @@ impl GpuAttention {
         let (heads, dim) = (shape.heads.heads, shape.head_dim);
         let measures_loss = text.lost.is_some() && text.cache.all_keys.is_some();
         let second = text.entries.second_reading();
-        let has_logits = rule.is_some()
+        let (is_bounded, by_products) =
+            (rule.is_some(), rule.is_some() || Kernel::attending(tokens.shape.head_dim).is_none());
+        let has_logits = by_products
             || measures_loss
             || second.is_some()
             || cut_rules.iter().any(Option::is_some)
@@ -385,7 +387,7 @@ impl GpuAttention {
             own.burst == 1 || text.entries.window.is_none_or(|window| seen + rows <= window),
             "several entries leave a layer at once whose window passes others; please report this"
         );
-        let (is_bounded, groups, score) = (rule.is_some(), own.groups, &own.score);
+        let (groups, score) = (own.groups, &own.score);
         let all_stride = vector::padded(seen + rows);
 
         let query_scales = arena.put(&scales);
@@ -397,7 +399,7 @@ impl GpuAttention {
             cut_rules.iter().flatten().map(|rule| &rule.score).chain([score]).any(LoweredScore::has_logits);
         let raw_logits = with_logits.then(|| arena.scratch::<f32>(heads * block * stride));
         let [max, scale] = [(); 2].map(|()| arena.scratch::<f32>(heads * block));
-        let mixed = is_bounded.then(|| arena.scratch::<f32>(heads * block * dim));
+        let mixed = by_products.then(|| arena.scratch::<f32>(heads * block * dim));
         let per_kv = shape.heads.per_kv_head();
         let all_logits = measures_loss.then(|| arena.scratch::<f32>(per_kv * block * all_stride));
         let lost = measures_loss.then(|| arena.state(&vec![0.0_f32; rows]));

@@ -13,8 +13,8 @@ use cudarc::cublas::sys::{
 };
 use cudarc::cublas::{CudaBlas, result::gemm_strided_batched_ex};
 use cudarc::driver::sys::{
-    CUevent_flags, CUfunction_attribute, CUmemPool_attribute, CUmemoryPool, cuDeviceGetDefaultMemPool, cuDriverGetVersion,
-    cuMemPoolSetAttribute, cuMemPoolTrimTo,
+    CUevent_flags, CUfunction_attribute, CUmemPool_attribute, CUmemoryPool, cuDeviceGetDefaultMemPool,
+    cuDriverGetVersion, cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, result};
 use sha2::{Digest, Sha256};
@@ -26,8 +26,19 @@ use super::params::{Address, Layer};
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 /// Names of the kernels, in the order of [`Kernel`].
 const KERNELS: [&str; 13] = [
-    "place", "softmax", "received", "scan", "outputs", "loss", "refill", "score", "copy", "attend_64", "attend_96",
-    "attend_128", "attend_256",
+    "place",
+    "softmax",
+    "received",
+    "scan",
+    "outputs",
+    "loss",
+    "refill",
+    "score",
+    "copy",
+    "attend_64",
+    "attend_96",
+    "attend_128",
+    "attend_256",
 ];
 
 /// A GPU and its kernels.
@@ -115,8 +126,7 @@ impl CudaGpu {
             let threads = function.max_threads_per_block().asked(what)?;
             kernels.push((function, threads as usize));
         }
-        for dim in [64, 96, 128, 256] {
-            let (kernel, bytes) = Kernel::attending(dim);
+        for (kernel, bytes) in [64, 96, 128, 256].into_iter().filter_map(Kernel::attending) {
             let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             let what = || format!("give {bytes} bytes of shared memory to a block of attention");
             kernels[kernel as usize].0.set_attribute(most, bytes as i32).asked(what)?;

@@ -1,8 +1,8 @@
 // Attention over caches from which nothing leaves while a block is read, in tiles of columns with a running softmax.
 //
 // Every factor is two f16 with the error of f32: a power of two brings the largest number of its vector below 2^15, the high part is the
-// nearest f16 and the low part the nearest to what is left. Of the four products of parts the smallest is left out, and the others are
-// added from small to large, because tensor cores cut off what they add (arXiv 2203.03341). Sums of tiles are added outside of them.
+// nearest f16 and the low part the nearest to what is left. Of the four products of parts the smallest is left out. Tensor cores cut off
+// what they add (arXiv 2203.03341), so they add the small products first, and sums of large ones are added outside of them.
 //
 // Grid: key-value heads * (rows of all their query heads / ROWS), texts. 128 threads, of which each warp has 16 rows. Shared memory:
 // `Tile<DIM, COLUMNS>`.
@@ -113,7 +113,8 @@ template <int DIM, int COLUMNS> __device__ inline void attend(const Layer &layer
         if (computes) {
 #pragma unroll
             for (int part = 0; part < 3; part++)
-#pragma unroll
+            // More at once would need more registers than there are.
+#pragma unroll 1
                 for (int k = 0; k < DIM / 16; k++) {
                     unsigned a[4];
                     load_rows(a, &tile.queries[part == 0][own_row][16 * k + 2 * t], DIM + PAD);
@@ -121,7 +122,10 @@ template <int DIM, int COLUMNS> __device__ inline void attend(const Layer &layer
                     for (int n = 0; n < COLUMNS / 8; n++) {
                         const Half *key = &tile.vectors[part == 1][8 * n + g][16 * k + 2 * t];
                         unsigned b[2] = {*(const unsigned *)key, *(const unsigned *)(key + 8)};
-                        multiply(s[n], a, b);
+                        float large[4] = {0, 0, 0, 0};
+                        multiply(part == 2 ? large : s[n], a, b);
+#pragma unroll
+                        for (int i = 0; i < 4; i++) s[n][i] += large[i];
                     }
                 }
             float next[2] = {most[0], most[1]};
