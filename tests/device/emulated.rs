@@ -422,6 +422,40 @@ fn windows_pass_without_a_scan_what_they_pass_on_the_host() {
     }
 }
 
+/// Caches from which nothing leaves: heads of the sizes that a kernel is made for and others, windows, limited logits, values of 16 bits.
+/// Where a read ends changes no bit.
+#[test]
+fn attention_over_full_caches_is_that_of_the_host() {
+    let cases = [
+        (64, Some(40), None),
+        (80, None, Some(2.0)),
+        (128, None, None),
+        (200, Some(70), Some(9.0)),
+        (8, None, None),
+    ];
+    for (head_dim, window, softcap) in cases {
+        let mut shape = ModelShape { head_dim, attention_softcap: softcap, ..tiny_shape() };
+        shape.attention[0].window = window;
+        let tokens: Vec<u32> = (0..150).map(|token| token * token % 250).collect();
+        let states = |device: &Device, dtype: WeightType, most: usize| -> Vec<f32> {
+            let model = LanguageModel::random(shape.clone(), 1.0, 5, dtype, device).unwrap();
+            let mut memory = model.new_memory(&MemoryPlan { expect: tokens.len(), ..MemoryPlan::unbounded() });
+            let reads = tokens.chunks(most).map(|piece| model.read(piece, &mut memory).unwrap());
+            reads.flat_map(|states| states.flatten_all().unwrap().to_vec1().unwrap()).collect()
+        };
+        for (dtype, order) in [(WeightType::Auto, WarpOrder::Descending), (WeightType::Bf16, WarpOrder::Random(3))]
+        {
+            let device = Device::emulated(&Emulation { order, ..Emulation::default() }).unwrap();
+            let (got, want) = (states(&device, dtype, 150), states(&Device::CPU, dtype, 150));
+            let apart = got.iter().zip(&want).map(|(got, want)| (got - want).abs()).fold(0.0, f32::max);
+            // Logits of 128 dimensions differ by more than those of 8; how exact they are is tested against f64 (`lm::gpu`).
+            assert!(apart < 1e-4, "{head_dim} {window:?} {softcap:?} {dtype:?}: {apart}");
+            assert!(got.iter().all(|x| x.is_finite()));
+            assert_eq!(states(&device, dtype, 37), got, "{head_dim} {window:?} {softcap:?} {dtype:?}");
+        }
+    }
+}
+
 #[test]
 fn what_kernels_do_not_know_is_on_the_host_beside_them() {
     let differing = differing(&Emulation::default(), OF_HOST..OF_HOST + 100);

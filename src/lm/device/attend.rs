@@ -101,6 +101,9 @@ pub(in crate::lm) struct GpuText<'a> {
 /// Memory and addresses that a text needs in a call.
 struct Prepared<'a> {
     rule: Option<ScanRule>,
+    /// What its blocks have ([`Block::attends`]).
+    attends: bool,
+    has_logits: bool,
     /// Addresses of the attention that entries have received, for each scope.
     received: Vec<Address>,
     /// Address of the largest attention of a second reading, or 0.
@@ -314,13 +317,9 @@ impl GpuAttention {
         let [queries, keys, values] = addresses;
         let addresses = [queries?, keys?, values?, gpu.address_of(out)?];
         let blocks_of = |one: &Prepared<'_>| -> Vec<Block> {
-            let (blocks, common) = (blocks(&one.text), (one.placed)(&arena));
-            let ends = blocks.iter().skip(1).map(|(start, _)| *start).chain([one.text.rows]);
-            let ends = blocks.iter().zip(ends);
-            let block = |((start, held), end): (&(usize, usize), usize)| {
-                one.block(tokens, (&common, &arena), addresses, *start..end, *held)
-            };
-            ends.map(block).collect()
+            let common = (one.placed)(&arena);
+            let block = |(rows, held)| one.block(tokens, (&common, &arena), addresses, rows, held);
+            blocks(&one.text, one.has_logits).into_iter().map(block).collect()
         };
         let call = Call { layer: layer_of(tokens), texts: prepared.iter().map(blocks_of).collect() };
         let all = |calls: Vec<Call>| {
@@ -354,9 +353,19 @@ impl GpuAttention {
         text.cache.end_cuts(!cut_rules.is_empty(), rule.is_some());
         let shape = tokens.shape;
         let (heads, dim) = (shape.heads.heads, shape.head_dim);
-        let most = blocks(&text).iter().map(|(start, held)| held + BLOCK.min(rows - start)).max().unwrap_or(held);
+        let measures_loss = text.lost.is_some() && text.cache.all_keys.is_some();
+        let second = text.entries.second_reading();
+        // Where first entries stay while others pass, columns are not in order.
+        let attends = rule.is_none() && text.entries.sinks() == 0 && Kernel::attending(dim).is_some();
+        let has_logits = !attends
+            || measures_loss
+            || second.is_some()
+            || cut_rules.iter().any(Option::is_some)
+            || text.entries.received_groups().next().is_some();
+        let blocks = blocks(&text, has_logits);
+        let most = blocks.iter().map(|(rows, held)| held + rows.len()).max().unwrap_or(held);
+        let block = blocks.iter().map(|(rows, _)| rows.len()).max().unwrap_or(rows);
         let stride = vector::padded(most);
-        let block = BLOCK.min(rows);
         if let Some(rule) = &mut rule
             && rule.decisions == Decisions::ByNewestRow
             && !fits_walk(stride, heads / rule.groups, block)
@@ -387,18 +396,17 @@ impl GpuAttention {
         );
         let (is_bounded, groups, score) = (rule.is_some(), own.groups, &own.score);
         let all_stride = vector::padded(seen + rows);
-        let measures_loss = text.lost.is_some() && text.cache.all_keys.is_some();
 
         let query_scales = arena.put(&scales);
         let (ends, gap_end) = text.cache.unequal_ends();
         let ends = (!ends.is_empty()).then(|| arena.put(ends));
         let queries = arena.scratch::<f32>(heads * block * dim);
-        let logits = arena.scratch::<f32>(heads * block * stride);
+        let logits = has_logits.then(|| arena.scratch::<f32>(heads * block * stride));
         let with_logits =
             cut_rules.iter().flatten().map(|rule| &rule.score).chain([score]).any(LoweredScore::has_logits);
         let raw_logits = with_logits.then(|| arena.scratch::<f32>(heads * block * stride));
         let [max, scale] = [(); 2].map(|()| arena.scratch::<f32>(heads * block));
-        let mixed = arena.scratch::<f32>(heads * block * dim);
+        let mixed = (!attends).then(|| arena.scratch::<f32>(heads * block * dim));
         let per_kv = shape.heads.per_kv_head();
         let all_logits = measures_loss.then(|| arena.scratch::<f32>(per_kv * block * all_stride));
         let lost = measures_loss.then(|| arena.state(&vec![0.0_f32; rows]));
@@ -421,7 +429,6 @@ impl GpuAttention {
         });
         let before_rows = (at_once * groups * size_of::<i32>()) as Address;
         let new_priority = new_priority.map(|priorities| arena.put(&priorities));
-        let second = text.entries.second_reading();
         let part_scale = second.as_ref().map(|_| arena.scratch::<f32>(heads * block));
         let largest = if second.is_some() { text.cache.own_largest(gpu, held)? } else { 0 };
         let (prompt, part) = second.unwrap_or_default();
@@ -496,12 +503,12 @@ impl GpuAttention {
             query_scales: arena.at(query_scales),
             ends: arena.at_any(ends),
             queries: arena.at(queries),
-            logits: arena.at(logits),
+            logits: arena.at_any(logits),
             raw_logits: arena.at_any(raw_logits),
             max: arena.at(max),
             scale: arena.at(scale),
             part_scale: arena.at_any(part_scale),
-            mixed: arena.at(mixed),
+            mixed: arena.at_any(mixed),
             all_logits: arena.at_any(all_logits),
             lost: arena.at_any(lost),
             alive: arena.at_any(alive),
@@ -515,7 +522,18 @@ impl GpuAttention {
             results: arena.at_any(results),
             ..common
         };
-        Ok(Prepared { rule, received, largest, placed: Box::new(placed), lost, victims, cuts, text })
+        Ok(Prepared {
+            rule,
+            attends,
+            has_logits,
+            received,
+            largest,
+            placed: Box::new(placed),
+            lost,
+            victims,
+            cuts,
+            text,
+        })
     }
 
     /// Moves entries into the places of those that leave when a prompt is cut at once.
@@ -593,6 +611,8 @@ impl Prepared<'_> {
         let lists = scopes.chain(second).map(|(at, lists)| Text { kept_lists: lists as i32, ..of_scope(at) });
         Block {
             decisions: rule.map(|rule| rule.decisions),
+            attends: self.attends,
+            has_logits: self.has_logits,
             received: lists.collect(),
             cuts: self.cuts.iter().filter_map(|cut| cut(arena, &text, rows.end == self.text.rows)).collect(),
             losses: self.lost.map_or(Vec::new(), |_| (0..shape.heads.kv_heads).map(of_head).collect()),
@@ -624,14 +644,16 @@ impl Prepared<'_> {
     }
 }
 
-/// Blocks of a text's tokens: the first row of each, and the entries held before it. They end at multiples of [`BLOCK`] from the
+/// Blocks of a text's tokens: the rows of each, and the entries held before it. Those with logits end at multiples of [`BLOCK`] from the
 /// start of the text, however it is split into reads.
-fn blocks(text: &GpuText<'_>) -> Vec<(usize, usize)> {
+fn blocks(text: &GpuText<'_>, has_logits: bool) -> Vec<(Range<usize>, usize)> {
     let mut start = 0;
     std::iter::from_fn(|| {
-        let block = (start < text.rows).then(|| (start, text.entries.len_after(start)))?;
-        start += BLOCK - (text.entries.seen + start) % BLOCK;
-        Some(block)
+        let held = (start < text.rows).then(|| text.entries.len_after(start))?;
+        let most = if has_logits { BLOCK - (text.entries.seen + start) % BLOCK } else { text.rows };
+        let rows = start..(start + most).min(text.rows);
+        start = rows.end;
+        Some((rows, held))
     })
     .collect()
 }

@@ -13,8 +13,8 @@ use cudarc::cublas::sys::{
 };
 use cudarc::cublas::{CudaBlas, result::gemm_strided_batched_ex};
 use cudarc::driver::sys::{
-    CUevent_flags, CUmemPool_attribute, CUmemoryPool, cuDeviceGetDefaultMemPool, cuDriverGetVersion,
-    cuMemPoolSetAttribute, cuMemPoolTrimTo,
+    CUevent_flags, CUfunction_attribute, CUmemPool_attribute, CUmemoryPool, cuDeviceGetDefaultMemPool,
+    cuDriverGetVersion, cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, result};
 use sha2::{Digest, Sha256};
@@ -25,7 +25,7 @@ use super::params::{Address, Layer};
 /// All kernels, translated by build.rs. The driver compiles them for its GPU, and keeps what it compiled on the disk.
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 /// Names of the kernels, in the order of [`Kernel`].
-const KERNELS: [&str; 13] = [
+const KERNELS: [&str; 17] = [
     "place",
     "softmax",
     "received",
@@ -39,6 +39,10 @@ const KERNELS: [&str; 13] = [
     "refill",
     "score",
     "copy",
+    "attend_64",
+    "attend_96",
+    "attend_128",
+    "attend_256",
 ];
 
 /// A GPU and its kernels.
@@ -125,6 +129,11 @@ impl CudaGpu {
             let function = module.load_function(name).asked(what)?;
             let threads = function.max_threads_per_block().asked(what)?;
             kernels.push((function, threads as usize));
+        }
+        for (kernel, bytes) in [64, 96, 128, 256].into_iter().filter_map(Kernel::attending) {
+            let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            let what = || format!("give {bytes} bytes of shared memory to a block of attention");
+            kernels[kernel as usize].0.set_attribute(most, bytes as i32).asked(what)?;
         }
         // SAFETY: candle and attention use this context with this stream only, in whose order memory is used and freed.
         // Without this, two events would be made for each tensor, and recorded at each use.

@@ -25,6 +25,28 @@ pub enum Kernel {
     Refill,
     Score,
     Copy,
+    /// Attention over heads of at most 64 dimensions, and so on.
+    Attend64,
+    Attend96,
+    Attend128,
+    Attend256,
+}
+
+impl Kernel {
+    /// The kernel for attention over heads of `dim` dimensions, with the bytes of shared memory of a block (`kernels/attend.cu`). `None` for
+    /// heads smaller than those of published models, for which it would multiply zeros, and for heads of more than 256.
+    pub fn attending(dim: usize) -> Option<(Kernel, usize)> {
+        let (kernel, dim, columns) = match dim {
+            64 => (Kernel::Attend64, 64, 64),
+            65..=96 => (Kernel::Attend96, 96, 64),
+            97..=128 => (Kernel::Attend128, 128, 64),
+            129..=256 => (Kernel::Attend256, 256, 16),
+            _ => return None,
+        };
+        let (rows, padding) = (64, 8);
+        let vectors = 2 * (rows + columns) * (dim + padding) * size_of::<u16>();
+        Some((kernel, vectors + (rows + columns + 2) * size_of::<f32>()))
+    }
 }
 
 /// Memory of a device, freed when dropped.

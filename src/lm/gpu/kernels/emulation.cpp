@@ -77,9 +77,10 @@ struct Fiber {
 constexpr size_t STACK = 256 * 1024;
 
 using Kernel = void (*)(Layer, const Text *);
-const Kernel KERNELS[] = {place, softmax, received, transpose, rank, walk, scan, exclude, outputs, loss, refill, score, copy};
-const char *const NAMES[] = {"place", "softmax", "received", "transpose", "rank", "walk", "scan",
-                             "exclude", "outputs", "loss", "refill", "score", "copy"};
+const Kernel KERNELS[] = {place, softmax, received, transpose, rank, walk, scan, exclude, outputs, loss, refill, score, copy,
+                          attend_64, attend_96, attend_128, attend_256};
+const char *const NAMES[] = {"place", "softmax", "received", "transpose", "rank", "walk", "scan", "exclude", "outputs", "loss", "refill",
+                             "score", "copy", "attend_64", "attend_96", "attend_128", "attend_256"};
 
 struct Block {
     std::vector<Fiber> fibers;

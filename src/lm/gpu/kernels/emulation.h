@@ -25,6 +25,7 @@ using std::isfinite;
 using std::isnan;
 inline int max(int a, int b) { return a > b ? a : b; }
 inline int __ffs(unsigned bits) { return __builtin_ffs((int)bits); }
+inline int min(int a, int b) { return a < b ? a : b; }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
 inline unsigned __float_as_uint(float x) {

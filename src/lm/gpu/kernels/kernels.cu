@@ -12,3 +12,4 @@
 #include "refill.cu"
 #include "score.cu"
 #include "copy.cu"
+#include "attend.cu"
