@@ -60,8 +60,7 @@ struct Seen {
     int first, last;
 };
 
-template <int DIM, int COLUMNS> __device__ inline void attend(const Layer &layer, const Text &text) {
-    extern __shared__ double shared[];
+template <int DIM, int COLUMNS> __device__ inline void attend(const Layer &layer, const Text &text, double *shared) {
     Tile<DIM, COLUMNS> &tile = *(Tile<DIM, COLUMNS> *)shared;
     int per_kv = layer.heads / layer.kv_heads, dim = layer.dim, all_rows = per_kv * text.rows;
     int parts = (all_rows + ROWS - 1) / ROWS, kv_head = blockIdx.x / parts, start = blockIdx.x % parts * ROWS;
@@ -222,17 +221,21 @@ template <int DIM, int COLUMNS> __device__ inline void attend(const Layer &layer
 }
 
 extern "C" __global__ void __launch_bounds__(128) attend_64(Layer layer, const Text *__restrict__ texts) {
-    attend<64, 64>(layer, texts[blockIdx.y]);
+    extern __shared__ double shared[];
+    attend<64, 64>(layer, texts[blockIdx.y], shared);
 }
 
 extern "C" __global__ void __launch_bounds__(128) attend_96(Layer layer, const Text *__restrict__ texts) {
-    attend<96, 64>(layer, texts[blockIdx.y]);
+    extern __shared__ double shared[];
+    attend<96, 64>(layer, texts[blockIdx.y], shared);
 }
 
 extern "C" __global__ void __launch_bounds__(128) attend_128(Layer layer, const Text *__restrict__ texts) {
-    attend<128, 64>(layer, texts[blockIdx.y]);
+    extern __shared__ double shared[];
+    attend<128, 64>(layer, texts[blockIdx.y], shared);
 }
 
 extern "C" __global__ void __launch_bounds__(128) attend_256(Layer layer, const Text *__restrict__ texts) {
-    attend<256, 16>(layer, texts[blockIdx.y]);
+    extern __shared__ double shared[];
+    attend<256, 16>(layer, texts[blockIdx.y], shared);
 }
